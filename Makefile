@@ -1,0 +1,48 @@
+# Every target sets up .venv by itself, and only when it is missing or its inputs changed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help demo test test-slow lint format bench clean
+
+help:
+	@echo "make demo       see it work: the paper's claims, measured on your machine"
+	@echo "make test       the tests (a few minutes)"
+	@echo "make test-slow  the longer tests too"
+	@echo "make lint       ruff and mypy --strict"
+	@echo "make format     let ruff format the code"
+	@echo "make bench      side-by-side speed against torch's own modules"
+	@echo "make clean      remove .venv and the caches"
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "error: $(PYTHON) is older than Python 3.10; run: make PYTHON=/path/to/newer/python" >&2; exit 2; }
+	@echo "Setting up $(VENV) (once, a few minutes) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plot,dev]'
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/transduce paper
+
+test: $(READY)
+	$(BIN)/pytest
+
+test-slow: $(READY)
+	$(BIN)/pytest -m "slow or not slow"
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python bench/blocks.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,48 @@
+"""Transduce: train, understand and serve your own sequence-to-sequence Transformers.
+
+Importing this package is cheap: torch is imported when a name that needs it is first used.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transduce.artifact import load, save
+    from transduce.config import RunConfig, TransformerConfig, Vocabulary, preset
+    from transduce.errors import TransduceError
+    from transduce.models.transformer import Transformer
+
+__version__ = version("transduce")
+
+__all__ = [
+    "RunConfig",
+    "TransduceError",
+    "Transformer",
+    "TransformerConfig",
+    "Vocabulary",
+    "load",
+    "preset",
+    "save",
+]
+
+_HOMES = {
+    "RunConfig": "config",
+    "TransduceError": "errors",
+    "Transformer": "models.transformer",
+    "TransformerConfig": "config",
+    "Vocabulary": "config",
+    "load": "artifact",
+    "preset": "config",
+    "save": "artifact",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'transduce' has no attribute {name!r}")
+    return getattr(import_module(f"transduce.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,37 @@
+"""``transduce paper``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def paper(
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON list instead of the table.")] = False,
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the paper's pictures as PNG into this folder.")
+    ] = None,
+) -> None:
+    """Check the paper's claims: what it says, and what is measured here and now.
+
+    Exit code 1 if a claim fails that is not known to.
+
+    Example: transduce paper --plots figures
+    """
+    from rich.console import Console
+
+    from transduce.paper.claims import all_claims
+    from transduce.paper.plots import write_plots
+    from transduce.paper.report import print_table, to_json, wide_console
+
+    messages = Console(stderr=True)
+    if plots is not None:
+        for path in write_plots(plots):
+            messages.print(f"wrote {path}", highlight=False, soft_wrap=True)
+    if json:
+        claims = list(all_claims())
+        typer.echo(to_json(claims))
+    else:
+        claims = print_table(all_claims(), wide_console())
+    if any(claim.surprising for claim in claims):
+        raise typer.Exit(1)

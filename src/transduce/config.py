@@ -1,0 +1,198 @@
+"""Configuration: data, validated once at the door, never changed after. Defaults are the paper's."""
+
+import difflib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from transduce.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Count = Annotated[int, Field(ge=1)]
+Id = Annotated[int, Field(ge=0)]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Settings(BaseModel):
+    """What all configuration has in common: no unknown keys, no silent conversion, no mutation."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, validate_default=True)
+
+
+class Vocabulary(Settings):
+    """What the tokenizer decides about a model: how many tokens, and which of them are special."""
+
+    source: Count
+    target: Count
+    pad: Id = 0
+    bos: Id = 1
+    eos: Id = 2
+
+    @model_validator(mode="after")
+    def _check(self) -> "Vocabulary":
+        for name, token in (("pad", self.pad), ("bos", self.bos), ("eos", self.eos)):
+            if token >= self.target or (name == "pad" and token >= self.source):
+                raise ValueError(f"{name} is token {token}, which the vocabulary does not have")
+        return self
+
+
+class TransformerConfig(Settings):
+    """The architecture: by default, the paper's base model (Table 3)."""
+
+    family: Literal["transformer"] = "transformer"
+    encoder_layers: Count = 6
+    decoder_layers: Count = 6
+    d_model: Count = 512
+    d_ff: Count = 2048
+    heads: Count = 8
+    d_k: Count | None = None  # d_model / heads
+    d_v: Count | None = None  # d_model / heads
+    dropout: Probability = 0.1  # on every sub-layer's output, and on embeddings + positions
+    attention_dropout: Probability = 0.0  # on attention weights
+    activation_dropout: Probability = 0.0  # inside the feed-forward network
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    norm: Literal["post", "pre"] = "post"
+    norm_epsilon: Annotated[float, Field(gt=0)] = 1e-5
+    positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
+    max_length: Count = 1024  # of learned positions; the others have no end
+    share: Literal["all", "target", "none"] = "all"  # which of source, target and output share one matrix
+
+    @model_validator(mode="after")
+    def _check(self) -> "TransformerConfig":
+        if (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
+            raise ValueError(
+                f"d_model {self.d_model} does not divide into {self.heads} heads: give d_k and d_v"
+            )
+        return self
+
+
+class TrainingConfig(Settings):
+    """How the paper trained a row of Table 3."""
+
+    steps: Count = 100_000
+    warmup: Count = 4_000
+    label_smoothing: Probability = 0.1
+
+
+class RunConfig(Settings):
+    """A model and how it is trained: what a run file holds."""
+
+    model: TransformerConfig = TransformerConfig()
+    training: TrainingConfig = TrainingConfig()
+
+
+PRESETS: dict[str, RunConfig] = {
+    "tiny": RunConfig(
+        model=TransformerConfig(encoder_layers=4, decoder_layers=4, d_model=128, d_ff=256, heads=4)
+    ),
+    "small": RunConfig(
+        model=TransformerConfig(encoder_layers=3, decoder_layers=3, d_model=256, d_ff=1024, heads=4)
+    ),
+    "base": RunConfig(),
+    # Table 3: each row changes this about base.
+    "A1": RunConfig(model=TransformerConfig(heads=1)),
+    "A2": RunConfig(model=TransformerConfig(heads=4)),
+    "A3": RunConfig(model=TransformerConfig(heads=16)),
+    "A4": RunConfig(model=TransformerConfig(heads=32)),
+    "B1": RunConfig(model=TransformerConfig(d_k=16)),
+    "B2": RunConfig(model=TransformerConfig(d_k=32)),
+    "C1": RunConfig(model=TransformerConfig(encoder_layers=2, decoder_layers=2)),
+    "C2": RunConfig(model=TransformerConfig(encoder_layers=4, decoder_layers=4)),
+    "C3": RunConfig(model=TransformerConfig(encoder_layers=8, decoder_layers=8)),
+    "C4": RunConfig(model=TransformerConfig(d_model=256)),
+    "C5": RunConfig(model=TransformerConfig(d_model=1024)),
+    "C6": RunConfig(model=TransformerConfig(d_ff=1024)),
+    "C7": RunConfig(model=TransformerConfig(d_ff=4096)),
+    "D1": RunConfig(model=TransformerConfig(dropout=0.0)),
+    "D2": RunConfig(model=TransformerConfig(dropout=0.2)),
+    "D3": RunConfig(training=TrainingConfig(label_smoothing=0.0)),
+    "D4": RunConfig(training=TrainingConfig(label_smoothing=0.2)),
+    "E": RunConfig(model=TransformerConfig(positions="learned")),
+    "big": RunConfig(
+        model=TransformerConfig(d_model=1024, d_ff=4096, heads=16, dropout=0.3),
+        training=TrainingConfig(steps=300_000),
+    ),
+}
+
+
+def preset(name: str) -> RunConfig:
+    """A configuration by name: ``tiny``, ``small``, ``base``, ``big``, or ``A1`` … ``E`` of Table 3."""
+    if name not in PRESETS:
+        raise ConfigError(f"there is no preset {name!r}", _suggest(name, PRESETS))
+    return PRESETS[name]
+
+
+def read_toml(path: str | Path) -> RunConfig:
+    """A run file. Its ``preset`` (``base`` if none) is where it starts; its tables change that."""
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", "correct it there") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 at byte {error.start}", "save it as UTF-8") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", "check the path") from error
+    return resolve(data, where=str(path))
+
+
+def write_toml(config: RunConfig, path: str | Path) -> None:
+    """Write a run file that `read_toml` reads back as the same configuration."""
+    Path(path).write_text(tomli_w.dumps(config.model_dump(exclude_none=True)), encoding="utf-8")
+
+
+def resolve(data: Mapping[str, Any], *, where: str) -> RunConfig:
+    """Put the tables of ``data`` over its preset. ``where`` names the place in errors."""
+    tables = dict(data)
+    start = preset(tables.pop("preset", "base")).model_dump()
+    for name, table in tables.items():
+        inherited = start.get(name)
+        start[name] = (
+            {**inherited, **table} if isinstance(inherited, dict) and isinstance(table, dict) else table
+        )
+    return validate(RunConfig, start, where=where)
+
+
+SettingsT = TypeVar("SettingsT", bound=Settings)
+
+
+def validate(kind: type[SettingsT], data: object, *, where: str) -> SettingsT:
+    """``data`` as settings of this kind, or a `ConfigError` that says what is wrong with it in one line."""
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = [str(part) for part in first["loc"]]
+        key = ".".join(path)
+        if first["type"] == "extra_forbidden":
+            known = _settings_at(kind, path[:-1]).model_fields
+            raise ConfigError(f"{where}: unknown key {key!r}", _suggest(path[-1], known)) from None
+        if first["type"] == "value_error":  # raised by a validator above: its words are the message
+            said = str(first["ctx"]["error"])
+            raise ConfigError(f"{where}: {f'{key}: ' if key else ''}{said}", "correct it there") from None
+        said = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+        given = "" if first["type"] == "missing" else f" = {first['input']!r}"
+        raise ConfigError(f"{where}: {key}{given}: {said}", "correct it there") from None
+
+
+def _settings_at(kind: type[Settings], path: list[str]) -> type[Settings]:
+    for name in path:
+        annotation = kind.model_fields[name].annotation
+        if isinstance(annotation, type) and issubclass(annotation, Settings):
+            kind = annotation
+    return kind
+
+
+def _suggest(name: str, known: Mapping[str, object]) -> str:
+    # Presets are written A1 and base: the case is not what one remembers.
+    folded = {candidate.casefold(): candidate for candidate in known}
+    nearest = difflib.get_close_matches(str(name).casefold(), folded, n=1)
+    return f"did you mean {folded[nearest[0]]!r}?" if nearest else f"known: {', '.join(known)}"

@@ -1,0 +1,23 @@
+"""What a user can do wrong, said plainly: one line that says what, where, and what to do."""
+
+
+class TransduceError(Exception):
+    """A mistake the user can mend. The command line prints its one line and exits with 2."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        # Other programs' messages end up in here too: whatever they hold, one line comes out.
+        super().__init__(" ".join(f"{problem}; {remedy}".split()))
+        self.problem = problem
+        self.remedy = remedy
+
+
+class ConfigError(TransduceError):
+    """A configuration file or option that cannot be used."""
+
+
+class ArtifactError(TransduceError):
+    """A model folder that cannot be read or written."""
+
+
+class DependencyError(TransduceError):
+    """An optional package that is not installed."""

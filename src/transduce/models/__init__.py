@@ -1,0 +1,1 @@
+"""Families that assemble the blocks of `transduce.nn`, and define none."""

@@ -1,0 +1,42 @@
+"""The one interface through which decoding sees a model."""
+
+from typing import Any, Protocol, TypeVar
+
+from torch import Tensor
+
+from transduce.config import Vocabulary
+
+
+class State(Protocol):
+    """A model in the middle of a batch of sentences; the caller holds it."""
+
+    @property
+    def length(self) -> int:
+        """How many target tokens have been read."""
+        ...
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows of the batch, in this order; a row may be taken several times."""
+        ...
+
+
+MemoryT = TypeVar("MemoryT", bound=Any)
+StateT = TypeVar("StateT", bound=State)
+
+
+class SequenceModel(Protocol[MemoryT, StateT]):
+    """encode a source, start a target, step from token to token."""
+
+    vocabulary: Vocabulary
+
+    def encode(self, source: Tensor) -> MemoryT:
+        """Read the source: tokens (batch, source)."""
+        ...
+
+    def start(self, memory: MemoryT, capacity: int = ...) -> StateT:
+        """Before the first target token; room is set aside for ``capacity`` tokens, and grows if need be."""
+        ...
+
+    def step(self, tokens: Tensor, state: StateT) -> Tensor:
+        """Read one target token a row, (batch,); gives logits of the next, (batch, target vocabulary)."""
+        ...

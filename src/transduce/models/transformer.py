@@ -1,0 +1,159 @@
+"""The Transformer: Figure 1, assembled (sections 3.1 and 3.4)."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from transduce.config import TransformerConfig, Vocabulary
+from transduce.errors import ConfigError
+from transduce.nn.attention import EncoderDecoderAttention, SelfAttention
+from transduce.nn.decoder import Decoder, DecoderLayer
+from transduce.nn.dropout import Dropout
+from transduce.nn.embedding import Embedding
+from transduce.nn.encoder import Encoder, EncoderLayer
+from transduce.nn.feed_forward import FeedForward
+from transduce.nn.masks import causal_mask, padding_mask
+from transduce.nn.positional import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions
+from transduce.nn.residual import Residual
+from transduce.nn.state import DecoderState
+
+
+class Memory(NamedTuple):
+    """A batch of sources, read."""
+
+    states: Tensor  # (batch, source, d_model)
+    mask: Tensor  # (batch, 1, 1, source), True where there is a token
+
+
+@dataclass
+class AttentionWeights:
+    """Every head of every layer; a list holds a (batch, heads, query, key) a layer."""
+
+    encoder: list[Tensor] = field(default_factory=list)
+    decoder: list[Tensor] = field(default_factory=list)
+    encoder_decoder: list[Tensor] = field(default_factory=list)
+
+
+class Transformer(nn.Module):
+    """Tokens in, logits of the next token out."""
+
+    def __init__(self, config: TransformerConfig, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.config = config
+        self.vocabulary = vocabulary
+        if config.share == "all" and vocabulary.source != vocabulary.target:
+            raise ConfigError(
+                f"share = 'all' needs one vocabulary, but there are {vocabulary.source} source "
+                f"and {vocabulary.target} target tokens",
+                "set share = 'target'",
+            )
+        width = config.d_model
+        self.source_embedding = Embedding(vocabulary.source, width)
+        self.target_embedding = (
+            self.source_embedding if config.share == "all" else Embedding(vocabulary.target, width)
+        )
+        self.output = Embedding(vocabulary.target, width) if config.share == "none" else self.target_embedding
+        self.source_positions = _positions(config)
+        self.target_positions = _positions(config)
+        self.dropout = Dropout(config.dropout)
+        self.encoder, self.decoder = _stacks(config)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Source (batch, source) and target (batch, target) tokens → logits (batch, target, vocabulary).
+
+        The logits at a position are for the token after it: ``target`` starts with ``bos``.
+        """
+        return self.output.logits(self.decode(target, self.encode(source)))
+
+    def encode(self, source: Tensor) -> Memory:
+        """Read the source: (batch, source)."""
+        return self._encode(source)
+
+    def decode(self, target: Tensor, memory: Memory) -> Tensor:
+        """Read the target, (batch, target), with the source in view → (batch, target, d_model)."""
+        return self._decode(target, memory)
+
+    def start(self, memory: Memory, capacity: int = 128) -> DecoderState:
+        """Before the first target token; room is set aside for ``capacity`` tokens, and grows if need be."""
+        return self.decoder.start(memory.states, memory.mask, capacity)
+
+    def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
+        """Read one target token a row, (batch,) → logits of the next one, (batch, vocabulary)."""
+        x = self.dropout(self.target_positions(self.target_embedding(tokens[:, None]), state.length))
+        return self.output.logits(self.decoder.step(x, state)[:, 0])
+
+    def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
+        """The weights of every layer and head while reading this source and target."""
+        weights = AttentionWeights()
+        self._decode(target, self._encode(source, weights), weights)
+        return weights
+
+    def _encode(self, source: Tensor, weights: AttentionWeights | None = None) -> Memory:
+        mask = padding_mask(source, self.vocabulary.pad)
+        x = self.dropout(self.source_positions(self.source_embedding(source)))
+        return Memory(self.encoder(x, mask, None if weights is None else weights.encoder), mask)
+
+    def _decode(self, target: Tensor, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:
+        mask = causal_mask(target.size(1), device=target.device) & padding_mask(target, self.vocabulary.pad)
+        x = self.dropout(self.target_positions(self.target_embedding(target)))
+        decoded: Tensor = self.decoder(
+            x,
+            memory.states,
+            mask,
+            memory.mask,
+            self_record=None if weights is None else weights.decoder,
+            memory_record=None if weights is None else weights.encoder_decoder,
+        )
+        return decoded
+
+
+def _positions(config: TransformerConfig) -> nn.Module:
+    if config.positions == "sinusoidal":
+        return SinusoidalPositions(config.d_model)
+    if config.positions == "learned":
+        return LearnedPositions(config.max_length, config.d_model)
+    return NoPositions()
+
+
+def _stacks(config: TransformerConfig) -> tuple[Encoder, Decoder]:
+    width, eps = config.d_model, config.norm_epsilon
+    residual = partial(Residual, width, norm=config.norm, dropout=config.dropout, eps=eps)
+    feed_forward = partial(
+        FeedForward, width, config.d_ff, activation=config.activation, dropout=config.activation_dropout
+    )
+    rotary = RotaryPositions(config.d_k or width // config.heads) if config.positions == "rotary" else None
+    self_attention = partial(
+        SelfAttention,
+        width,
+        config.heads,
+        d_k=config.d_k,
+        d_v=config.d_v,
+        dropout=config.attention_dropout,
+        rotary=rotary,
+    )
+    memory_attention = partial(
+        EncoderDecoderAttention,
+        width,
+        config.heads,
+        d_k=config.d_k,
+        d_v=config.d_v,
+        dropout=config.attention_dropout,
+    )
+
+    def final_norm() -> nn.LayerNorm | None:
+        return nn.LayerNorm(width, eps=eps) if config.norm == "pre" else None
+
+    encoder = Encoder(
+        [EncoderLayer(self_attention(), feed_forward(), residual) for _ in range(config.encoder_layers)],
+        final_norm(),
+    )
+    decoder = Decoder(
+        [
+            DecoderLayer(self_attention(), memory_attention(), feed_forward(), residual)
+            for _ in range(config.decoder_layers)
+        ],
+        final_norm(),
+    )
+    return encoder, decoder

@@ -1,0 +1,1 @@
+"""The paper's blocks: torch only, plain arguments, one concept a file."""

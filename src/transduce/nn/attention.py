@@ -1,0 +1,189 @@
+"""Attention (section 3.2): the equation, its fast path, its alternatives, and many heads of it.
+
+Shapes: query (…, query, d_k), key (…, key, d_k), value (…, key, d_v); a mask broadcasts against
+(…, query, key) and is ``True`` where a query may attend to a key. A query that may attend to
+nothing gets zeros.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transduce.nn.dropout import Dropout
+from transduce.nn.linear import FusedLinear, Linear
+from transduce.nn.positional import RotaryPositions
+from transduce.nn.state import KeyValue, KeyValueCache
+
+
+class Attended(NamedTuple):
+    """What attention gives: the values, mixed, and in what proportions."""
+
+    values: Tensor  # (…, query, d_v)
+    weights: Tensor  # (…, query, key)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax over the keys that may be seen; a row with none of them is all zeros."""
+    if mask is None:
+        return scores.softmax(dim=-1)
+    # The lowest finite value instead of −∞: a row of nothing but −∞ would be NaN, in the gradient too.
+    lowest = torch.finfo(scores.dtype).min
+    return scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
+
+
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *, scale: float | None = None
+) -> Attended:
+    """``softmax(QKᵀ/√d_k) V`` (equation 1), as written. `fast_attention` is tested against it."""
+    scale = 1 / math.sqrt(query.size(-1)) if scale is None else scale
+    weights = masked_softmax(query @ key.transpose(-2, -1) * scale, mask)
+    return Attended(weights @ value, weights)
+
+
+def dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Attended:
+    """Multiplicative attention without the scale: ``softmax(QKᵀ) V`` (section 3.2.1)."""
+    return scaled_dot_product_attention(query, key, value, mask, scale=1.0)
+
+
+def fast_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *, scale: float | None = None
+) -> Tensor:
+    """The values of `scaled_dot_product_attention`, from torch's fused kernel, which holds no weights."""
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+
+
+class AdditiveAttention(nn.Module):
+    """Attention scored by a small network: ``vᵀ tanh(q W_q + k W_k)`` (Bahdanau et al., 2015)."""
+
+    def __init__(self, d_query: int, d_key: int, d_hidden: int) -> None:
+        super().__init__()
+        self.query = Linear(d_query, d_hidden)
+        self.key = Linear(d_key, d_hidden, bias=False)  # one bias inside the tanh is enough
+        self.score = Linear(d_hidden, 1, bias=False)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Attended:
+        """Mix the values (…, key, d_v) for each query."""
+        hidden = torch.tanh(self.query(query).unsqueeze(-2) + self.key(key).unsqueeze(-3))
+        weights = masked_softmax(self.score(hidden).squeeze(-1), mask)  # (…, query, key)
+        return Attended(weights @ value, weights)
+
+
+class MultiHeadAttention(nn.Module):
+    """``Concat(head_1 … head_h) W^O`` (section 3.2.2): what its two uses below share.
+
+    d_k and d_v are free (Table 3, rows A and B); by default both are d_model / heads.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        *,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if (d_k is None or d_v is None) and d_model % heads:
+            raise ValueError(f"d_model {d_model} does not divide into {heads} heads: give d_k and d_v")
+        self.heads = heads
+        self.d_k = d_k or d_model // heads
+        self.d_v = d_v or d_model // heads
+        self.scale = scale
+        self.dropout = Dropout(dropout)
+        self.output = Linear(heads * self.d_v, d_model)
+
+    def split(self, x: Tensor) -> Tensor:
+        """(batch, length, heads·d) → (batch, heads, length, d)."""
+        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, record: list[Tensor] | None
+    ) -> Tensor:
+        """All heads at once: (batch, heads, query, d_k) → (batch, query, d_model).
+
+        The weights, (batch, heads, query, key), are appended to ``record`` if there is one.
+        """
+        if record is None and not (self.training and self.dropout.p):
+            values = fast_attention(query, key, value, mask, scale=self.scale)
+        else:
+            weights = scaled_dot_product_attention(query, key, value, mask, scale=self.scale).weights
+            if record is not None:
+                record.append(weights)
+            values = self.dropout(weights) @ value
+        mixed: Tensor = self.output(values.transpose(1, 2).flatten(-2))
+        return mixed
+
+
+class SelfAttention(MultiHeadAttention):
+    """Queries, keys and values from one sequence; W^Q, W^K and W^V in one product."""
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        *,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        rotary: RotaryPositions | None = None,
+    ) -> None:
+        super().__init__(d_model, heads, d_k=d_k, d_v=d_v, scale=scale, dropout=dropout)
+        self.query_key_value = FusedLinear(d_model, (heads * self.d_k, heads * self.d_k, heads * self.d_v))
+        self.rotary = rotary
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        cache: KeyValueCache | None = None,
+        record: list[Tensor] | None = None,
+    ) -> Tensor:
+        """(batch, length, d_model) → the same; with a cache, x continues what the cache holds."""
+        query, key, value = (self.split(part) for part in self.query_key_value.parts(x))
+        if self.rotary is not None:
+            start = 0 if cache is None else cache.length
+            query, key = self.rotary(query, start), self.rotary(key, start)
+        if cache is not None:
+            key, value = cache.append(KeyValue(key, value))
+        return self.attend(query, key, value, mask, record)
+
+
+class EncoderDecoderAttention(MultiHeadAttention):
+    """Queries from the decoder, keys and values from the encoder; W^K and W^V in one product."""
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        *,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(d_model, heads, d_k=d_k, d_v=d_v, scale=scale, dropout=dropout)
+        self.query = Linear(d_model, heads * self.d_k)
+        self.key_value = FusedLinear(d_model, (heads * self.d_k, heads * self.d_v))
+
+    def keys_values(self, memory: Tensor) -> KeyValue:
+        """The encoder's output (batch, source, d_model), ready to be attended to: once a sentence."""
+        key, value = self.key_value.parts(memory)
+        return KeyValue(self.split(key), self.split(value))
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: KeyValue,
+        mask: Tensor | None = None,
+        *,
+        record: list[Tensor] | None = None,
+    ) -> Tensor:
+        """(batch, target, d_model) → the same, with what it found in the source."""
+        return self.attend(self.split(self.query(x)), memory.key, memory.value, mask, record)

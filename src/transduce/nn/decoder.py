@@ -1,0 +1,95 @@
+"""The decoder: a stack of identical layers (section 3.1, the right half of Figure 1)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
+
+from torch import Tensor, nn
+
+from transduce.nn.attention import EncoderDecoderAttention, SelfAttention
+from transduce.nn.feed_forward import FeedForward
+from transduce.nn.residual import Residual
+from transduce.nn.state import DecoderState, KeyValue, KeyValueCache
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, then attention to the encoder's output, then feed-forward."""
+
+    def __init__(
+        self,
+        self_attention: SelfAttention,
+        memory_attention: EncoderDecoderAttention,
+        feed_forward: FeedForward,
+        residual: Callable[[], Residual],
+    ) -> None:
+        super().__init__()
+        self.self_attention, self.around_self_attention = self_attention, residual()
+        self.memory_attention, self.around_memory_attention = memory_attention, residual()
+        self.feed_forward, self.around_feed_forward = feed_forward, residual()
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: KeyValue,
+        mask: Tensor | None,
+        memory_mask: Tensor | None,
+        *,
+        cache: KeyValueCache | None = None,
+        self_record: list[Tensor] | None = None,
+        memory_record: list[Tensor] | None = None,
+    ) -> Tensor:
+        """(batch, target, d_model) → the same."""
+        x = self.around_self_attention(
+            x, lambda x: self.self_attention(x, mask, cache=cache, record=self_record)
+        )
+        x = self.around_memory_attention(
+            x, lambda x: self.memory_attention(x, memory, memory_mask, record=memory_record)
+        )
+        x = self.around_feed_forward(x, self.feed_forward)
+        return x
+
+
+class Decoder(nn.Module):
+    """Layer after layer: a whole target at once (`forward`), or one position at a time (`start`, `step`)."""
+
+    def __init__(self, layers: Iterable[DecoderLayer], final_norm: nn.LayerNorm | None = None) -> None:
+        super().__init__()
+        self.layers = cast("Sequence[DecoderLayer]", nn.ModuleList(layers))
+        self.final_norm = nn.Identity() if final_norm is None else final_norm
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None,
+        memory_mask: Tensor | None,
+        *,
+        self_record: list[Tensor] | None = None,
+        memory_record: list[Tensor] | None = None,
+    ) -> Tensor:
+        """x (batch, target, d_model) and memory (batch, source, d_model) → (batch, target, d_model).
+
+        ``mask`` is for (batch, heads, target, target), ``memory_mask`` for (batch, heads, target, source);
+        the records receive each layer's weights in these shapes.
+        """
+        for layer in self.layers:
+            seen = layer.memory_attention.keys_values(memory)
+            x = layer(x, seen, mask, memory_mask, self_record=self_record, memory_record=memory_record)
+        return self._finish(x)
+
+    def start(self, memory: Tensor, memory_mask: Tensor, capacity: int) -> DecoderState:
+        """Before the first position; room is set aside for ``capacity`` of them."""
+        return DecoderState(
+            memory=[layer.memory_attention.keys_values(memory) for layer in self.layers],
+            memory_mask=memory_mask,
+            caches=[KeyValueCache(capacity) for _ in self.layers],
+        )
+
+    def step(self, x: Tensor, state: DecoderState) -> Tensor:
+        """The next position, x (batch, 1, d_model) → (batch, 1, d_model); all before it are in the state."""
+        for layer, memory, cache in zip(self.layers, state.memory, state.caches, strict=True):
+            x = layer(x, memory, None, state.memory_mask, cache=cache)
+        return self._finish(x)
+
+    def _finish(self, x: Tensor) -> Tensor:
+        normed: Tensor = self.final_norm(x)
+        return normed

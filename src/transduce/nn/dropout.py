@@ -1,0 +1,53 @@
+"""Dropout (section 5.4), reproducible from a generator that can be saved, and cheap on the CPU."""
+
+import torch
+from torch import Tensor, nn
+
+_LEVELS = 1 << 16
+
+
+class Dropout(nn.Module):
+    """Zero each element with probability p and scale the rest, so that the mean stays.
+
+    ``torch.nn.Dropout`` on the CPU draws one Bernoulli variable an element. Here each 64-bit
+    random integer serves four elements, 16 bits each: p is met to 1/65536, and the scale is that of
+    the probability really used, so the mean is exact.
+
+    The randomness comes from ``generator`` (torch's default one if ``None``), which must live on the
+    device of the input; `use_generator` gives one to a whole model.
+    """
+
+    def __init__(self, p: float, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        if not 0 <= p < 1:
+            raise ValueError(f"a dropout probability is in [0, 1), not {p}")
+        self.p = p
+        self.generator = generator
+        self._dropped_levels = min(round(p * _LEVELS), _LEVELS - 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…) → (…), in training only."""
+        if not self.training or self._dropped_levels == 0:
+            return x
+        return x * self._multiplier(x)
+
+    def _multiplier(self, x: Tensor) -> Tensor:
+        """0 where dropped, 1/(1−p) where kept; shape and dtype of x."""
+        count = x.numel()
+        draws = torch.empty((count + 3) // 4, dtype=torch.int64, device=x.device)
+        # From the lowest value up to and including the highest: all 64 bits are random.
+        draws.random_(torch.iinfo(torch.int64).min, None, generator=self.generator)
+        bits = draws.view(torch.int16)[:count].view(x.shape)
+        kept = bits.ge_(self._dropped_levels - _LEVELS // 2).to(x.dtype)
+        return kept.mul_(_LEVELS / (_LEVELS - self._dropped_levels))
+
+    def extra_repr(self) -> str:
+        """Shown by ``print(model)``."""
+        return f"p={self.p}"
+
+
+def use_generator(module: nn.Module, generator: torch.Generator | None) -> None:
+    """Let every `Dropout` inside ``module`` draw from ``generator``."""
+    for child in module.modules():
+        if isinstance(child, Dropout):
+            child.generator = generator

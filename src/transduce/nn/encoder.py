@@ -1,0 +1,46 @@
+"""The encoder: a stack of identical layers (section 3.1, the left half of Figure 1)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
+
+from torch import Tensor, nn
+
+from transduce.nn.attention import SelfAttention
+from transduce.nn.feed_forward import FeedForward
+from transduce.nn.residual import Residual
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(
+        self, self_attention: SelfAttention, feed_forward: FeedForward, residual: Callable[[], Residual]
+    ) -> None:
+        super().__init__()
+        self.self_attention, self.around_self_attention = self_attention, residual()
+        self.feed_forward, self.around_feed_forward = feed_forward, residual()
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, record: list[Tensor] | None = None) -> Tensor:
+        """(batch, source, d_model) → the same."""
+        x = self.around_self_attention(x, lambda x: self.self_attention(x, mask, record=record))
+        x = self.around_feed_forward(x, self.feed_forward)
+        return x
+
+
+class Encoder(nn.Module):
+    """Layer after layer; a stack of pre-norm layers ends in a norm of its own."""
+
+    def __init__(self, layers: Iterable[EncoderLayer], final_norm: nn.LayerNorm | None = None) -> None:
+        super().__init__()
+        self.layers = cast("Sequence[EncoderLayer]", nn.ModuleList(layers))
+        self.final_norm = nn.Identity() if final_norm is None else final_norm
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, record: list[Tensor] | None = None) -> Tensor:
+        """(batch, source, d_model), and a mask for (batch, heads, source, source) → the memory.
+
+        ``record`` receives the attention weights of each layer: (batch, heads, source, source).
+        """
+        for layer in self.layers:
+            x = layer(x, mask, record)
+        memory: Tensor = self.final_norm(x)
+        return memory

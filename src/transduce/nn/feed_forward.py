@@ -1,0 +1,44 @@
+"""Position-wise feed-forward network (section 3.3, equation 2)."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transduce.nn.dropout import Dropout
+from transduce.nn.linear import FusedLinear, Linear
+
+Activation = Literal["relu", "gelu", "swiglu"]
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
+
+
+class FeedForward(nn.Module):
+    """``max(0, x W1 + b1) W2 + b2``: the same for every position, different in every layer.
+
+    GELU takes the place of the ReLU on request. SwiGLU (Shazeer, 2020) gates instead:
+    ``(silu(x W_gate) · x W_up) W2``, with one matrix more for the same d_ff.
+    """
+
+    def __init__(
+        self, d_model: int, d_ff: int, *, activation: Activation = "relu", dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.activation = activation
+        self.inner: nn.Linear = (
+            FusedLinear(d_model, (d_ff, d_ff)) if activation == "swiglu" else Linear(d_model, d_ff)
+        )
+        self.outer = Linear(d_ff, d_model)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, length, d_model) → (batch, length, d_model)."""
+        y: Tensor = self.outer(self.dropout(self._activate(x)))
+        return y
+
+    def _activate(self, x: Tensor) -> Tensor:
+        if isinstance(self.inner, FusedLinear):
+            gate, up = self.inner.parts(x)
+            return F.silu(gate) * up
+        return _ACTIVATIONS[self.activation](self.inner(x))

@@ -1,0 +1,39 @@
+"""Linear maps as the paper starts them: Xavier-uniform weights, zero biases."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Linear(nn.Linear):
+    """``x W + b``, initialised Xavier-uniform with a zero bias."""
+
+    def reset_parameters(self) -> None:
+        """Draw new weights."""
+        nn.init.xavier_uniform_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+
+class FusedLinear(nn.Linear):
+    """Several linear maps of one input, as a single matrix product.
+
+    Each part starts as its own matrix would: Xavier's bound depends on a matrix's shape, and
+    the stacked matrix has another shape than its parts.
+    """
+
+    def __init__(self, d_in: int, d_outs: Sequence[int], *, bias: bool = True) -> None:
+        self.d_outs = list(d_outs)
+        super().__init__(d_in, sum(d_outs), bias=bias)
+
+    def reset_parameters(self) -> None:
+        """Draw new weights, part by part."""
+        for part in torch.split(self.weight, self.d_outs):
+            nn.init.xavier_uniform_(part)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
+        """(…, d_in) → one (…, d_out) for each part."""
+        return torch.split(self(x), self.d_outs, dim=-1)

@@ -1,0 +1,33 @@
+"""Residual connection, dropout and layer normalisation around a sub-layer (sections 3.1 and 5.4)."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from torch import Tensor, nn
+
+from transduce.nn.dropout import Dropout
+
+Norm = Literal["post", "pre"]
+
+
+class Residual(nn.Module):
+    """What surrounds every sub-layer, in the encoder and the decoder.
+
+    - ``"post"``, the paper: ``LayerNorm(x + Dropout(Sublayer(x)))``
+    - ``"pre"``, most later code: ``x + Dropout(Sublayer(LayerNorm(x)))``; a stack of these needs
+      one more norm at its end.
+    """
+
+    def __init__(self, d_model: int, *, norm: Norm = "post", dropout: float = 0.0, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.pre = norm == "pre"
+        self.norm = nn.LayerNorm(d_model, eps=eps)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(batch, length, d_model) → (batch, length, d_model)."""
+        if self.pre:
+            y: Tensor = x + self.dropout(sublayer(self.norm(x)))
+        else:
+            y = self.norm(x + self.dropout(sublayer(x)))
+        return y

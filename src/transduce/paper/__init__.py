@@ -1,0 +1,1 @@
+"""The paper's claims, each a check that returns what it measured."""

@@ -1,0 +1,35 @@
+"""The decoder sees no future (section 3.1)."""
+
+from collections.abc import Iterator
+
+import torch
+
+from transduce.config import Vocabulary, preset
+from transduce.models.build import build
+from transduce.models.transformer import Transformer
+from transduce.paper.claim import Claim
+
+
+def claims() -> Iterator[Claim]:
+    """Causality of a whole model."""
+    yield _causality(build(preset("tiny").model, Vocabulary(source=50, target=50), seed=0).eval())
+
+
+def _causality(model: Transformer, length: int = 12) -> Claim:
+    """Change all that follows a position: nothing up to it may differ in a single bit."""
+    generator = torch.Generator().manual_seed(0)
+    source, target, other = (torch.randint(3, 50, (2, length), generator=generator) for _ in range(3))
+    leaks, unmoved = 0, 0
+    with torch.no_grad():
+        before = model(source, target)
+        for t in range(1, length):
+            after = model(source, torch.cat((target[:, :t], other[:, t:]), dim=1))
+            leaks += int(not torch.equal(before[:, :t], after[:, :t]))
+            unmoved += int(torch.equal(before[:, t:], after[:, t:]))
+    return Claim(
+        "3.1",
+        "a position sees the past and itself alone",
+        "masked",
+        f"{length - 1} cuts: {leaks} leaks, {length - 1 - unmoved} later parts moved",
+        leaks == 0 and unmoved == 0,
+    )

@@ -1,0 +1,221 @@
+"""Table 1, counted: operations, sequential operations and path lengths of four kinds of layer."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from transduce.nn.attention import scaled_dot_product_attention
+from transduce.nn.restricted import restricted_attention
+from transduce.paper.claim import Claim
+
+KERNEL, RADIUS = 3, 4
+
+
+def self_attention(x: Tensor) -> Tensor:
+    """Every position meets every other: (n, d) → (n, d), without the projections, as in Table 1."""
+    return scaled_dot_product_attention(x, x, x).values
+
+
+def recurrent(x: Tensor) -> Tensor:
+    """One position after the other: (n, d) → (n, d)."""
+    width = x.size(-1)
+    cell = nn.RNNCell(width, width, dtype=x.dtype)
+    state, states = x.new_zeros(1, width), []
+    for position in torch.split(x, 1):
+        state = cell(position, state)
+        states.append(state)
+    return torch.cat(states)
+
+
+def convolutional(x: Tensor, kernel: int = KERNEL, dilation: int = 1) -> Tensor:
+    """A position and the kernel − 1 before it, ``dilation`` apart: (n, d) → (n, d)."""
+    width = x.size(-1)
+    layer = nn.Conv1d(width, width, kernel, dilation=dilation, dtype=x.dtype)
+    padded = F.pad(x.T[None], (dilation * (kernel - 1), 0))
+    convolved: Tensor = layer(padded)[0].T
+    return convolved
+
+
+def restricted(x: Tensor, radius: int = RADIUS) -> Tensor:
+    """A neighbourhood of r = 2·radius + 1 positions: (n, d) → (n, d)."""
+    return restricted_attention(x, x, x, radius).values
+
+
+@dataclass(frozen=True)
+class LayerType:
+    """A row of Table 1: what the paper says of it, and how to run one."""
+
+    name: str
+    run: Callable[[Tensor], Tensor]
+    complexity: str
+    exponents: tuple[float, float]  # of n and of d
+    sequential: str
+    sequential_exponent: float  # of n
+
+
+TABLE_1 = (
+    LayerType("self-attention", self_attention, "n²·d", (2, 1), "1", 0),
+    LayerType("recurrent", recurrent, "n·d²", (1, 2), "n", 1),
+    LayerType("convolutional", convolutional, "k·n·d²", (1, 2), "1", 0),
+    LayerType("restricted self-attention", restricted, "r·n·d", (1, 1), "1", 0),
+)
+
+
+def count_multiplications(run: Callable[[Tensor], Tensor], n: int, d: int) -> int:
+    """Multiplications of all matrix products and convolutions in one layer."""
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        run(torch.randn(n, d))
+    return int(counter.get_total_flops()) // 2
+
+
+def claims() -> Iterator[Claim]:
+    """Growth, the crossover, k and r, sequential operations, path lengths."""
+    for layer in TABLE_1:
+        yield _growth(layer)
+    yield _kernel_and_neighbourhood()
+    yield _crossover()
+    for layer in TABLE_1:
+        yield _sequential_operations(layer)
+    yield from _path_lengths()
+
+
+def _exponent(small: float, large: float) -> float:
+    """Of a quantity whose argument was doubled."""
+    return math.log2(large / small)
+
+
+def _growth(layer: LayerType, n: int = 128, d: int = 64) -> Claim:
+    here = count_multiplications(layer.run, n, d)
+    in_n = _exponent(here, count_multiplications(layer.run, 2 * n, d))
+    in_d = _exponent(here, count_multiplications(layer.run, n, 2 * d))
+    off = max(abs(in_n - layer.exponents[0]), abs(in_d - layer.exponents[1]))
+    return Claim(
+        "Table 1",
+        f"cost of {layer.name}",
+        layer.complexity,
+        f"n^{in_n:.2f} · d^{in_d:.2f}",
+        off < 0.02,
+    )
+
+
+def _kernel_and_neighbourhood(n: int = 128, d: int = 64) -> Claim:
+    in_k = count_multiplications(lambda x: convolutional(x, 6), n, d) / count_multiplications(
+        lambda x: convolutional(x, 3), n, d
+    )
+    in_r = count_multiplications(lambda x: restricted(x, 7), n, d) / count_multiplications(
+        lambda x: restricted(x, 2), n, d
+    )
+    return Claim(
+        "Table 1",
+        "k and r enter as factors (k 3 → 6, r 5 → 15)",
+        "× 2 and × 3",
+        f"× {in_k:.2f} and × {in_r:.2f}",
+        abs(in_k - 2) < 0.02 and abs(in_r - 3) < 0.02,
+    )
+
+
+def crossover(d: int) -> int:
+    """The shortest length at which self-attention costs at least what recurrence costs."""
+    n = 1
+    while count_multiplications(self_attention, n, d) < count_multiplications(recurrent, n, d):
+        n += 1
+    return n
+
+
+def _crossover() -> Claim:
+    found = {d: crossover(d) for d in (16, 32, 64)}
+    return Claim(
+        "4",
+        "self-attention beats recurrence where n < d",
+        "equal at n = d",
+        ", ".join(f"{n} at d = {d}" for d, n in found.items()),
+        all(n == d for d, n in found.items()),
+    )
+
+
+def longest_chain(result: Tensor) -> int:
+    """How many matrix products must follow one another to give this result (from its autograd graph)."""
+    products = ("MmBackward", "BmmBackward", "AddmmBackward", "ConvolutionBackward")
+    depth: dict[object, int] = {}
+    pending = [result.grad_fn]
+    while pending:
+        node = pending[-1]
+        before = [parent for parent, _ in getattr(node, "next_functions", ()) if parent is not None]
+        unknown = [parent for parent in before if parent not in depth]
+        if unknown:
+            pending.extend(unknown)
+            continue
+        pending.pop()
+        own = int(type(node).__name__.startswith(products))
+        depth[node] = own + max((depth[parent] for parent in before), default=0)
+    return depth[result.grad_fn]
+
+
+def _sequential_operations(layer: LayerType, n: int = 32, d: int = 8) -> Claim:
+    chains = [longest_chain(layer.run(torch.randn(size, d, requires_grad=True))) for size in (n, 2 * n)]
+    grows = _exponent(*chains)
+    return Claim(
+        "Table 1",
+        f"sequential operations, {layer.name}",
+        layer.sequential,
+        f"{chains[0]} at n = {n}, {chains[1]} at n = {2 * n}",
+        abs(grows - layer.sequential_exponent) < 0.1,
+    )
+
+
+def layers_to_connect(layer_at: Callable[[int], Callable[[Tensor], Tensor]], n: int, d: int = 2) -> int:
+    """How many layers until the last position depends on the first, as its gradient tells."""
+    x = torch.randn(n, d, dtype=torch.float64, requires_grad=True)
+    y, depth = x, 0
+    while True:
+        y = layer_at(depth)(y)
+        depth += 1
+        (gradient,) = torch.autograd.grad(y[-1].sum(), x, retain_graph=True)
+        if gradient[0].abs().sum() > 0:
+            return depth
+
+
+def _path_lengths() -> Iterator[Claim]:
+    connected = [layers_to_connect(lambda _: self_attention, n) for n in (16, 128)]
+    yield Claim(
+        "Table 1",
+        "longest path, self-attention",
+        "1",
+        f"{connected[0]} at n = 16, {connected[1]} at n = 128",
+        connected == [1, 1],
+    )
+    steps = [longest_chain(recurrent(torch.randn(n, 4, requires_grad=True))[-1]) for n in (16, 128)]
+    yield Claim(
+        "Table 1",
+        "longest path, recurrent",
+        "n",
+        f"{steps[0]} at n = 16, {steps[1]} at n = 128",
+        steps == [16, 128],
+    )
+    lengths = [KERNEL**power for power in (2, 3, 4)]
+    dilated = [
+        layers_to_connect(lambda depth: lambda x: convolutional(x, dilation=KERNEL**depth), n)
+        for n in lengths
+    ]
+    yield Claim(
+        "Table 1",
+        f"longest path, convolutional (dilated, k = {KERNEL})",
+        "log_k n",
+        ", ".join(f"{layers} at n = {n}" for layers, n in zip(dilated, lengths, strict=True)),
+        dilated == [2, 3, 4],
+    )
+    # Twice the length, twice the layers; twice the radius, half of them.
+    base, longer = (layers_to_connect(lambda _: restricted, n) for n in (33, 65))
+    wider = layers_to_connect(lambda _: lambda x: restricted(x, 2 * RADIUS), 33)
+    yield Claim(
+        "Table 1",
+        f"longest path, restricted (r = {2 * RADIUS + 1})",
+        "n/r",
+        f"{base} at n = 33, {longer} at 65; {wider} with r = {4 * RADIUS + 1}",
+        longer == 2 * base and base == 2 * wider,
+    )

@@ -1,0 +1,45 @@
+"""Embeddings and softmax (section 3.4)."""
+
+from collections.abc import Iterator
+
+import torch
+
+from transduce.config import Vocabulary, preset
+from transduce.models.build import build
+from transduce.paper.claim import Claim
+
+
+def claims() -> Iterator[Claim]:
+    """One matrix for three uses, and what it predicts before training."""
+    yield _one_matrix()
+    yield _initial_loss()
+
+
+def _one_matrix() -> Claim:
+    model = build(preset("tiny").model, Vocabulary(source=50, target=50))
+    matrices = (model.source_embedding, model.target_embedding, model.output)
+    different = len({matrix.weight.data_ptr() for matrix in matrices})
+    return Claim(
+        "3.4",
+        "embeddings and output share one matrix",
+        "1 matrix",
+        f"{different} matrix" if different == 1 else f"{different} matrices",
+        different == 1,
+    )
+
+
+def _initial_loss(size: int = 8000) -> Claim:
+    """Not in the paper's words, but what its scaling is for: an untrained model guesses evenly."""
+    model = build(preset("base").model, Vocabulary(source=size, target=size), seed=0).eval()
+    generator = torch.Generator().manual_seed(0)
+    source, target, following = (torch.randint(3, size, (4, 16), generator=generator) for _ in range(3))
+    with torch.no_grad():
+        loss = torch.nn.functional.cross_entropy(model(source, target).flatten(0, 1), following.flatten())
+    even = torch.tensor(float(size)).log()
+    return Claim(
+        "3.4",
+        f"untrained, base guesses evenly (V = {size:,})",
+        f"ln V = {even:.2f}",
+        f"loss {loss:.2f}",
+        abs(loss - even).item() < 1,
+    )
