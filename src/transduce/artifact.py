@@ -133,7 +133,8 @@ def _read_weights(path: Path, model: nn.Module) -> dict[str, Tensor]:
         with safe_open(path, framework="pt") as file:
             found = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         _compare(path, expected, found)
-        return load_file(path)
+        # Copies: the file stays mapped into memory otherwise, and a change to it would reach the model.
+        return {name: tensor.clone() for name, tensor in load_file(path).items()}
     except (OSError, SafetensorError) as error:
         raise ArtifactError(f"{path} is damaged: {error}", "copy the model folder again") from error
 

@@ -71,6 +71,8 @@ class TransformerConfig(Settings):
             raise ValueError(
                 f"d_model {self.d_model} does not divide into {self.heads} heads: give d_k and d_v"
             )
+        if self.positions == "rotary" and (self.d_k or self.d_model // self.heads) < 2:
+            raise ValueError("rotary positions turn pairs of dimensions: d_k must be at least 2")
         return self
 
 

@@ -41,7 +41,7 @@ def transduce(
 def main() -> None:
     """Run a command. A user's mistake ends with one line and exit code 2, never a traceback."""
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(prog_name="transduce", standalone_mode=False))
     except TransduceError as error:
         _fail(str(error), 2)
     except _UsageError as error:

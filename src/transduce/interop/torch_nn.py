@@ -42,11 +42,12 @@ def import_stacks(model: Transformer, state: Mapping[str, Tensor]) -> None:
         raise ValueError(f"the two models differ in {len(unequal)} tensors, the first is {min(unequal)}")
     with torch.no_grad():
         for their, names in table:
-            parts = torch.split(state[their], [len(ours[name]) for name in names])
-            for name, part in zip(names, parts, strict=True):
-                if part.shape != ours[name].shape:
-                    raise ValueError(f"{their} is {tuple(state[their].shape)}, which does not fit {name}")
-                ours[name].copy_(part)
+            mine = [ours[name] for name in names]
+            shape = (sum(len(tensor) for tensor in mine), *mine[0].shape[1:])
+            if state[their].shape != shape:
+                raise ValueError(f"{their} is {tuple(state[their].shape)}, but {shape} is needed")
+            for tensor, part in zip(mine, torch.split(state[their], [len(t) for t in mine]), strict=True):
+                tensor.copy_(part)
 
 
 def _table(model: Transformer) -> Iterator[tuple[str, list[str]]]:

@@ -52,6 +52,8 @@ def fast_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *, scale: float | None = None
 ) -> Tensor:
     """The values of `scaled_dot_product_attention`, from torch's fused kernel, which holds no weights."""
+    # torch's kernel broadcasts a mask of keys alone only if it has a dimension for queries too
+    mask = mask[None] if mask is not None and mask.dim() == 1 else mask
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
 
 

@@ -82,6 +82,8 @@ class RotaryPositions(nn.Module):
 
     def __init__(self, d_k: int) -> None:
         super().__init__()
+        if d_k < 2:
+            raise ValueError(f"a rotation needs two dimensions, and d_k is {d_k}")
         self.d_rotated = d_k - d_k % 2
         self.register_buffer("cosines", torch.empty(0, self.d_rotated // 2), persistent=False)
         self.register_buffer("sines", torch.empty(0, self.d_rotated // 2), persistent=False)

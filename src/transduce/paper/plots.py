@@ -42,7 +42,7 @@ def _positional_waves(axes: "Axes") -> None:
     table = sinusoids(100, 20)
     for dimension in (4, 5, 6, 7):
         kind = "sin" if dimension % 2 == 0 else "cos"
-        axes.plot(table[:, dimension], label=f"dimension {dimension} ({kind})")
+        axes.plot(table[:, dimension].numpy(), label=f"dimension {dimension} ({kind})")
     axes.set(
         xlabel="position", ylabel="value", title="Positional encoding: a wave in every dimension (d = 20)"
     )
@@ -52,7 +52,7 @@ def _positional_waves(axes: "Axes") -> None:
 
 
 def _positional_heat_map(axes: "Axes") -> None:
-    image = axes.imshow(sinusoids(100, 128), aspect="auto", cmap="RdBu", vmin=-1, vmax=1)
+    image = axes.imshow(sinusoids(100, 128).numpy(), aspect="auto", cmap="RdBu", vmin=-1, vmax=1)
     axes.set(
         xlabel="dimension",
         ylabel="position",
@@ -62,7 +62,7 @@ def _positional_heat_map(axes: "Axes") -> None:
 
 
 def _position_distances(axes: "Axes") -> None:
-    image = axes.imshow(distances(sinusoids(100, 128)), cmap="viridis")
+    image = axes.imshow(distances(sinusoids(100, 128)).numpy(), cmap="viridis")
     axes.set(xlabel="position", ylabel="position", title="Distance between positional encodings (d = 128)")
     axes.figure.colorbar(image, ax=axes, label="Euclidean distance")
 
@@ -83,7 +83,7 @@ def _target_mask(axes: "Axes") -> None:
     tokens = ["<s>", "I", "go", "home", "<pad>"]
     ids = torch.tensor([[1, 3, 4, 5, 0]])
     mask = (causal_mask(5) & padding_mask(ids, pad=0))[0, 0]
-    axes.imshow(mask, cmap="cividis", vmin=0, vmax=1)
+    axes.imshow(mask.numpy(), cmap="cividis", vmin=0, vmax=1)
     axes.set_xticks(range(5), tokens)
     axes.set_yticks(range(5), tokens)
     for row in range(5):

@@ -1,0 +1,32 @@
+"""Small models for tests."""
+
+from typing import Any
+
+import torch
+
+from transduce.config import TransformerConfig, Vocabulary
+from transduce.models.build import build
+from transduce.models.transformer import Transformer
+
+TOKENS = 20
+
+
+def small_config(**changes: Any) -> TransformerConfig:
+    sizes = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 32, "heads": 4, "dropout": 0.0}
+    return TransformerConfig(**{**sizes, **changes})
+
+
+def small_model(*, seed: int = 0, **changes: Any) -> Transformer:
+    model = build(small_config(**changes), Vocabulary(source=TOKENS, target=TOKENS), seed=seed)
+    # Biases and norms start at 0 and 1, where a mistake about them would not show.
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    return model.eval()
+
+
+def random_tokens(*shape: int, seed: int = 0) -> torch.Tensor:
+    """No special tokens among them."""
+    return torch.randint(3, TOKENS, shape, generator=torch.Generator().manual_seed(seed))

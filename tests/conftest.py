@@ -1,0 +1,25 @@
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("here", deadline=None, print_blob=True)
+# The same examples every time: a change is judged by what it does, not by the draw.
+settings.register_profile("ci", parent=settings.get_profile("here"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def shared() -> Path:
+    """Real data and weights, where they are at hand."""
+    folder = Path(__file__).parents[2] / "shared"
+    if not folder.is_dir():
+        pytest.skip("the shared data folder is not beside this checkout")
+    return folder

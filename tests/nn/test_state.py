@@ -1,0 +1,37 @@
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transduce.nn.state import KeyValue, KeyValueCache
+
+actions = st.lists(
+    st.integers(1, 3).map(lambda n: ("append", n))
+    | st.lists(st.integers(0, 99), min_size=1, max_size=6).map(lambda rows: ("select", rows)),
+    max_size=12,
+)
+
+
+@given(actions=actions, capacity=st.integers(0, 20), batch=st.integers(1, 4))
+def test_a_cache_is_concatenation_and_indexing(actions, capacity, batch):
+    cache = KeyValueCache(capacity)
+    keys, values = torch.empty(batch, 2, 0, 3), torch.empty(batch, 2, 0, 5)
+    for action, what in actions:
+        if action == "append":
+            new = KeyValue(torch.randn(len(keys), 2, what, 3), torch.randn(len(keys), 2, what, 5))
+            keys, values = torch.cat((keys, new.key), 2), torch.cat((values, new.value), 2)
+            held = cache.append(new)
+            assert torch.equal(held.key, keys)
+            assert torch.equal(held.value, values)
+        elif cache.length:
+            rows = torch.tensor(what) % len(keys)
+            keys, values = keys[rows], values[rows]
+            cache.select(rows)
+        assert cache.length == keys.size(2)
+
+
+def test_memory_is_set_aside_once():
+    cache = KeyValueCache(capacity=10)
+    first = cache.append(KeyValue(torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 1, 2)))
+    for _ in range(9):
+        last = cache.append(KeyValue(torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 1, 2)))
+    assert last.key.data_ptr() == first.key.data_ptr()

@@ -1,0 +1,40 @@
+import builtins
+
+import pytest
+
+from transduce.errors import DependencyError, TransduceError
+from transduce.paper.plots import write_plots
+
+
+def test_every_picture_is_written(tmp_path):
+    paths = list(write_plots(tmp_path / "new" / "folder"))
+    assert [path.stem for path in paths] == [
+        "positional-waves",
+        "positional-heat-map",
+        "position-distances",
+        "learning-rate",
+        "target-mask",
+        "layer-costs",
+    ]
+    for path in paths:
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert path.stat().st_size > 5000
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TransduceError, match=r"cannot write .*; choose another folder"):
+        list(write_plots(tmp_path / "file"))
+
+
+def test_without_matplotlib(monkeypatch, tmp_path):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name.startswith("matplotlib"):
+            raise ImportError
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(DependencyError, match=r"transduce\[plot\]"):
+        list(write_plots(tmp_path))

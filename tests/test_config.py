@@ -1,0 +1,138 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from transduce.config import (
+    PRESETS,
+    RunConfig,
+    TrainingConfig,
+    TransformerConfig,
+    Vocabulary,
+    preset,
+    read_toml,
+    write_toml,
+)
+from transduce.errors import ConfigError
+
+optional_width = st.none() | st.integers(2, 512)
+models = st.builds(
+    TransformerConfig,
+    encoder_layers=st.integers(1, 12),
+    decoder_layers=st.integers(1, 12),
+    d_model=st.integers(1, 32).map(lambda d: d * 32),
+    d_ff=st.integers(1, 4096),
+    heads=st.sampled_from([1, 2, 4, 8, 16]),
+    d_k=optional_width,
+    d_v=optional_width,
+    dropout=st.floats(0, 0.99),
+    activation=st.sampled_from(["relu", "gelu", "swiglu"]),
+    norm=st.sampled_from(["post", "pre"]),
+    norm_epsilon=st.floats(1e-12, 1e-3),
+    positions=st.sampled_from(["sinusoidal", "learned", "rotary", "none"]),
+    share=st.sampled_from(["all", "target", "none"]),
+)
+runs = st.builds(
+    RunConfig,
+    model=models,
+    training=st.builds(TrainingConfig, steps=st.integers(1, 10**6), label_smoothing=st.floats(0, 0.9)),
+)
+
+
+@given(config=runs)
+def test_written_is_read_back(config, tmp_path_factory):
+    path = tmp_path_factory.mktemp("config") / "run.toml"
+    write_toml(config, path)
+    assert read_toml(path) == config
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_written_and_read_back(name, tmp_path):
+    write_toml(preset(name), tmp_path / "run.toml")
+    assert read_toml(tmp_path / "run.toml") == PRESETS[name]
+
+
+def test_a_file_changes_its_preset(tmp_path):
+    (tmp_path / "run.toml").write_text('preset = "big"\n[model]\nd_ff = 100\n[training]\nwarmup = 7\n')
+    config = read_toml(tmp_path / "run.toml")
+    assert (config.model.d_model, config.model.d_ff) == (1024, 100)
+    assert (config.training.steps, config.training.warmup) == (300_000, 7)
+
+
+def test_an_empty_file_is_the_base_model(tmp_path):
+    (tmp_path / "run.toml").write_text("")
+    assert read_toml(tmp_path / "run.toml") == PRESETS["base"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[model]\nd_modle = 4", "unknown key 'model.d_modle'; did you mean 'd_model'?"),
+        ("[modell]\nd_model = 4", "unknown key 'modell'; did you mean 'model'?"),
+        ("[training]\nzzz = 4", "unknown key 'training.zzz'; known: steps, warmup, label_smoothing"),
+        ('preset = "bsae"', "no preset 'bsae'; did you mean 'base'?"),
+        ('preset = "a1"', "no preset 'a1'; did you mean 'A1'?"),
+        ("preset = 3", "no preset 3"),
+        ("[model]\ndropout = 1.5", "model.dropout = 1.5: input should be less than 1"),
+        ("[model]\nheads = 0", "model.heads = 0: input should be greater than or equal to 1"),
+        ("[model]\nheads = true", "model.heads = True: input should be a valid integer"),
+        ('[model]\nheads = "8"', "model.heads = '8': input should be a valid integer"),
+        ("[model]\nheads = 7", "model: d_model 512 does not divide into 7 heads: give d_k and d_v"),
+        ('[model]\npositions = "rotary"\nd_k = 1', "model: rotary positions turn pairs"),
+        ('[model]\nnorm = "middle"', "model.norm = 'middle': input should be 'post' or 'pre'"),
+        ("model = 3", "model = 3: "),
+        ("[model\n", "not valid TOML: "),
+    ],
+)
+def test_a_mistake_is_one_clear_line(text, expected, tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_toml(path)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(ConfigError, match="No such file"):
+        read_toml(tmp_path / "missing.toml")
+    with pytest.raises(ConfigError, match="Is a directory"):
+        read_toml(tmp_path)
+    (tmp_path / "latin1.toml").write_bytes(b'preset = "\xe9"')
+    with pytest.raises(ConfigError, match="not UTF-8 at byte 10"):
+        read_toml(tmp_path / "latin1.toml")
+
+
+def test_configuration_does_not_change():
+    with pytest.raises(ValidationError):
+        preset("base").model.d_model = 3
+
+
+def test_special_tokens_are_in_the_vocabulary():
+    with pytest.raises(ValidationError, match="eos is token 9"):
+        Vocabulary(source=20, target=9, eos=9)
+
+
+def test_options_are_added_deliberately():
+    """A new option is a new promise: it belongs here, in the docs and in the CHANGELOG."""
+    assert list(TransformerConfig.model_fields) == [
+        "family",
+        "encoder_layers",
+        "decoder_layers",
+        "d_model",
+        "d_ff",
+        "heads",
+        "d_k",
+        "d_v",
+        "dropout",
+        "attention_dropout",
+        "activation_dropout",
+        "activation",
+        "norm",
+        "norm_epsilon",
+        "positions",
+        "max_length",
+        "share",
+    ]
+    assert list(TrainingConfig.model_fields) == ["steps", "warmup", "label_smoothing"]
+    assert list(Vocabulary.model_fields) == ["source", "target", "pad", "bos", "eos"]

@@ -1,0 +1,28 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transduce.training.schedule import paper_schedule
+
+
+@given(d_model=st.integers(1, 4096), warmup=st.integers(1, 50_000), step=st.integers(1, 10**6))
+def test_rises_to_its_peak_at_warmup_and_falls_after(d_model, warmup, step):
+    def rate(s):
+        return paper_schedule(s, d_model=d_model, warmup=warmup)
+
+    assert 0 < rate(step) <= rate(warmup) * (1 + 1e-12)
+    if step < warmup:
+        assert rate(step) == pytest.approx(rate(warmup) * step / warmup)
+        assert rate(step) < rate(step + 1) * (1 + 1e-12)
+    else:
+        assert rate(step) == pytest.approx((d_model * step) ** -0.5)
+
+
+def test_the_papers_figures():
+    assert paper_schedule(4000, d_model=512, warmup=4000) == pytest.approx(6.987712429686844e-4)
+    assert paper_schedule(1, d_model=512, warmup=4000) == pytest.approx(1.746928107421711e-7)
+
+
+def test_steps_count_from_one():
+    with pytest.raises(ValueError, match="counted from 1"):
+        paper_schedule(0, d_model=512, warmup=4000)
