@@ -1,0 +1,46 @@
+"""What the documentation says is true of the code beside it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / link).exists(), link
+
+
+def test_the_readme_example_runs_and_gives_what_it_says(tmp_path):
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    # A line with a result in its comment becomes a check of that result.
+    checked = re.sub(r"^(\S.*?\.shape) +# (torch\.Size.*)$", r"assert \1 == \2", block, flags=re.MULTILINE)
+    assert checked.count("assert") == 3
+    subprocess.run([sys.executable, "-c", checked], cwd=tmp_path, check=True)
+
+
+def test_the_paper_page_names_files_and_things_that_exist():
+    source = ROOT / "src" / "transduce"
+    code = "\n".join(path.read_text(encoding="utf-8") for path in source.rglob("*.py"))
+    table, _, _ = (
+        (ROOT / "docs" / "paper.md").read_text(encoding="utf-8").partition("## What the check finds")
+    )
+    for name in re.findall(r"`([\w/.]+)`", table):
+        if name.endswith(".py"):
+            assert (source / name).exists(), name
+        elif re.fullmatch(r"[A-Za-z_]+", name) and name != "transduce":
+            assert re.search(rf"\b(class|def) {name}\b|^{name}\b", code, re.MULTILINE), name
+
+
+def test_every_option_and_preset_is_documented():
+    from transduce.config import PRESETS, TrainingConfig, TransformerConfig
+
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    for name in [*TransformerConfig.model_fields, *TrainingConfig.model_fields, *PRESETS]:
+        assert f"`{name}`" in page, name
