@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# The pins are for Python 3.11; other versions get this torch and what else fits them.
+PINS    = $(if $(findstring 3.11.,$(shell $(PYTHON) -V 2>&1)),-c constraints.txt,torch==2.13.0)
 
 .PHONY: help demo test test-slow lint format bench clean
 
@@ -17,10 +19,10 @@ help:
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-	  { echo "error: $(PYTHON) is older than Python 3.10; run: make PYTHON=/path/to/newer/python" >&2; exit 2; }
+	  { echo "error: $(PYTHON) is no Python 3.10 or later; run: make PYTHON=/path/to/python3" >&2; exit 2; }
 	@echo "Setting up $(VENV) (once, a few minutes) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plot,dev]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check $(PINS) -e '.[plot,dev]'
 	@touch $@
 
 demo: $(READY)

@@ -1,11 +1,14 @@
+import copy
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from builders import random_tokens, small_config, small_model
@@ -59,14 +62,57 @@ def test_an_older_model_is_replaced_and_nothing_is_left_behind(tmp_path):
 
 
 def test_other_folders_are_left_alone(tmp_path):
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
-    with pytest.raises(ArtifactError, match="exists and is not a model folder"):
-        artifact.save(small_model(), tmp_path / "thesis")
-    assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
+    for name, config in (("thesis", None), ("app", '{"my": "app"}'), ("notes", '["transduce"]')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "chapter.txt").write_text("years of work")
+        if config:
+            (tmp_path / name / "config.json").write_text(config)
+        with pytest.raises(ArtifactError, match="exists and is not a model folder"):
+            artifact.save(small_model(), tmp_path / name)
+        assert (tmp_path / name / "chapter.txt").read_text() == "years of work"
     (tmp_path / "file").write_text("text")
     with pytest.raises(ArtifactError, match="exists and is not a model folder"):
         artifact.save(small_model(), tmp_path / "file")
+
+
+def test_other_files_in_a_model_folder_stay(tmp_path):
+    artifact.save(small_model(), tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    artifact.save(small_model(seed=1), tmp_path)
+    assert sorted(names(tmp_path)) == ["config.json", "model.safetensors", "notes.txt"]
+
+
+def test_saving_through_a_link_and_into_the_current_folder(tmp_path, monkeypatch):
+    artifact.save(small_model(), tmp_path / "v1")
+    (tmp_path / "latest").symlink_to("v1")
+    newer = small_model(seed=1)
+    artifact.save(newer, tmp_path / "latest")
+    assert (tmp_path / "latest").is_symlink()
+    assert torch.equal(artifact.load(tmp_path / "v1").output.weight, newer.output.weight)
+    monkeypatch.chdir(tmp_path / "v1")
+    artifact.save(small_model(), ".")
+    assert artifact.load(".").config == newer.config
+
+
+def test_a_model_changed_by_hand_is_not_saved(tmp_path):
+    artifact.save(small_model(), tmp_path / "model")
+    changed = small_model()
+    changed.decoder.final_norm = torch.nn.LayerNorm(16)
+    with pytest.raises(ArtifactError, match=r"the first difference is decoder\.final_norm\.bias"):
+        artifact.save(changed, tmp_path / "model")
+    artifact.load(tmp_path / "model")
+    with pytest.raises(TypeError, match="save takes a Transformer, not a Linear"):
+        artifact.save(torch.nn.Linear(1, 1), tmp_path / "model")
+
+
+def test_a_compiled_model_is_saved_as_itself(tmp_path):
+    artifact.save(torch.compile(small_model()), tmp_path / "model")
+    artifact.load(tmp_path / "model")
+
+
+def test_both_files_can_be_read_by_the_same_people(tmp_path):
+    artifact.save(small_model(), tmp_path / "model")
+    assert len({path.stat().st_mode for path in (tmp_path / "model").iterdir()}) == 1
 
 
 def names(folder):
@@ -100,18 +146,23 @@ def edit(folder, **changes):
 def test_wrong_folders(folder, tmp_path):
     assert "is not a folder" in refused(tmp_path / "missing")
     assert "is not a folder" in refused(folder / "config.json")
+    assert "is not a folder" in refused("x" * 300)
     assert "is not a model folder: it has no config.json" in refused(tmp_path)
 
 
 def test_foreign_and_broken_configs(folder):
     edit(folder, format=99)
     assert "has format 99, but this version reads up to 1; upgrade" in refused(folder)
-    edit(folder, format=1, model__heds=3)
+    edit(folder, format=1, model__d_ff=10**18)
+    assert "model.d_ff = 1000000000000000000: input should be less" in refused(folder)
+    edit(folder, model__d_ff=32, model__heds=3)
     assert "unknown key 'model.heds'; did you mean 'heads'?" in refused(folder)
     (folder / "config.json").write_text('{"architectures": ["BertModel"]}')
     assert "was not written by transduce" in refused(folder)
     (folder / "config.json").write_text("[1, 2]")
     assert "was not written by transduce" in refused(folder)
+    (folder / "config.json").write_text("[" * 100_000)
+    assert "cannot read" in refused(folder)
     (folder / "config.json").write_text('{"format": 1,')
     assert "cannot read" in refused(folder)
     (folder / "config.json").write_bytes(b"\xff\xfe")
@@ -130,31 +181,133 @@ def test_missing_weights(folder):
     assert "has no model.safetensors" in refused(folder)
 
 
+def rewrite(folder, change):
+    """Other tensors under the same header."""
+    path = folder / "model.safetensors"
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+    save_file(change(load_file(path)), path, metadata)
+
+
 def test_weights_that_do_not_fit(folder):
-    weights = load_file(folder / "model.safetensors")
-    edit(folder, model__d_ff=33)
-    assert "inner.weight is [32, 16], but config.json calls for [33, 16]" in refused(folder)
-    edit(folder, model__d_ff=32, model__encoder_layers=3)
-    assert "lacks encoder.layers.2." in refused(folder)
-    edit(folder, model__encoder_layers=1)
-    assert "has encoder.layers.1." in refused(folder)
-    edit(folder, model__encoder_layers=2)
-    save_file({**weights, "extra": torch.zeros(1)}, folder / "model.safetensors")
-    assert "has extra, which config.json does not call for" in refused(folder)
+    name = "encoder.layers.1.feed_forward.inner.weight"
+    rewrite(folder, lambda weights: {**weights, name: torch.zeros(33, 16)})
+    assert f"{name} is (33, 16), but its configuration calls for (32, 16)" in refused(folder)
+    rewrite(folder, lambda weights: {**weights, name: torch.zeros(32, 16), "extra": torch.zeros(1)})
+    assert "has extra, which its configuration does not call for" in refused(folder)
+    rewrite(folder, lambda weights: {n: w for n, w in weights.items() if n not in (name, "extra")})
+    assert f"lacks {name}, which its configuration calls for" in refused(folder)
 
 
-def test_an_interrupted_replacement_is_explained(folder):
-    folder.rename(folder.with_name(".model.replaced"))
-    assert "a save was interrupted" in refused(folder)
+@pytest.mark.parametrize(
+    ("edits", "expected"),
+    [
+        ({"model__d_ff": 33}, "says model.d_ff = 33, but the weights were saved with 32"),
+        (
+            {"model__activation": "gelu"},
+            "says model.activation = 'gelu', but the weights were saved with 'relu'",
+        ),
+        ({"model__norm": "pre"}, "says model.norm = 'pre', but the weights were saved with 'post'"),
+        ({"vocabulary__pad": 3}, "says vocabulary.pad = 3, but the weights were saved with 0"),
+    ],
+)
+def test_an_edit_that_changes_what_the_weights_mean_is_refused(folder, edits, expected):
+    edit(folder, **edits)
+    assert expected in refused(folder)
+
+
+def test_dropout_may_be_edited(folder):
+    edit(folder, model__dropout=0.4)
+    assert artifact.load(folder).dropout.p == 0.4
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_a_save_cut_off_at_any_moment_leaves_a_whole_model(folder, moment, monkeypatch):
+    """The old one or the new one; its shapes, its meaning and its weights belong together."""
+    old, new = artifact.load(folder), small_model(seed=1, norm="pre", d_ff=64)
+    calls = iter(range(100))
+
+    def cut(real):
+        def maybe(*arguments, **options):
+            if next(calls) == moment:
+                raise KeyboardInterrupt
+            return real(*arguments, **options)
+
+        return maybe
+
+    # In this order: the weights are written, two files synced, two renamed, the folder synced.
+    monkeypatch.setattr(artifact, "save_file", cut(artifact.save_file))
+    monkeypatch.setattr(artifact, "_sync", cut(artifact._sync))
+    monkeypatch.setattr(Path, "replace", cut(Path.replace))
+    with pytest.raises(KeyboardInterrupt):
+        artifact.save(new, folder)
+    monkeypatch.undo()
+    loaded = artifact.load(folder)
+    expected = new if moment >= 4 else old
+    assert loaded.config == expected.config
+    for name, parameter in loaded.named_parameters():
+        assert torch.equal(parameter, expected.get_parameter(name))
+
+
+def test_files_reach_the_disk_before_they_take_their_names(tmp_path, monkeypatch):
+    events = []
+    sync, replace = artifact._sync, Path.replace
+    monkeypatch.setattr(artifact, "_sync", lambda path: (events.append(("sync", path.name)), sync(path)))
+    monkeypatch.setattr(Path, "replace", lambda a, b: (events.append(("name", b.name)), replace(a, b)))
+    artifact.save(small_model(), tmp_path / "model")
+    assert {events[0], events[1]} == {("sync", "config.json"), ("sync", "model.safetensors")}
+    assert events[2:] == [("name", "model.safetensors"), ("name", "config.json"), ("sync", "model")]
+
+
+def test_a_loaded_model_can_be_moved_and_cast(folder):
+    source, target = random_tokens(1, 4), random_tokens(1, 3)
+    expected = artifact.load(folder)(source, target)
+    moved = artifact.load(folder).to("cpu")
+    assert torch.equal(moved(source, target), expected)
+    torch.testing.assert_close(artifact.load(folder).double()(source, target).float(), expected)
+    assert torch.equal(copy.deepcopy(moved)(source, target), expected)
+
+
+def test_weights_from_elsewhere(folder):
+    save_file(load_file(folder / "model.safetensors"), folder / "model.safetensors")
+    assert "was not written by transduce" in refused(folder)
+
+
+def test_numbers_that_are_no_weights(folder):
+    rewrite(folder, lambda weights: {name: tensor.long() for name, tensor in weights.items()})
+    assert "holds I64 numbers" in refused(folder)
+    rewrite(folder, lambda weights: {n: w.float() if "norm" in n else w.half() for n, w in weights.items()})
+    assert "holds F16 and F32 numbers" in refused(folder)
+
+
+@pytest.mark.parametrize("metadata", [None, {"transduce": "[1]"}, {"transduce": "null"}, {"transduce": "x"}])
+def test_strange_headers(folder, metadata):
+    path = folder / "model.safetensors"
+    save_file(load_file(path), path, metadata)
+    refused(folder)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_other_precisions(folder, dtype):
+    model = small_model().to(dtype)
+    artifact.save(model, folder)
+    assert torch.equal(artifact.load(folder).output.weight, model.output.weight)
+
+
+def test_what_a_killed_save_leaves_does_not_stop_the_next(tmp_path):
+    (tmp_path / "model" / ".saving-99999999").mkdir(parents=True)
+    artifact.save(small_model(), tmp_path / "model")
+    artifact.load(tmp_path / "model")
+    assert sorted(names(tmp_path / "model")) == ["config.json", "model.safetensors"]
 
 
 def test_a_failed_save_keeps_the_old_model(folder, monkeypatch):
     before = artifact.load(folder).output.weight
     monkeypatch.setattr(artifact, "_sync", lambda path: (_ for _ in ()).throw(OSError(28, "No space left")))
-    with pytest.raises(ArtifactError, match=r"cannot write .*: No space left; make room"):
+    with pytest.raises(ArtifactError, match=r"cannot write .*: No space left; check"):
         artifact.save(small_model(seed=1), folder)
     assert torch.equal(artifact.load(folder).output.weight, before)
-    assert names(folder.parent) == ["model"]
+    assert sorted(names(folder)) == ["config.json", "model.safetensors"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
@@ -170,6 +323,6 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path):
             artifact.save(small_model(d_model=128), disk / "model")
         assert "\n" not in str(caught.value)
         assert torch.equal(artifact.load(disk / "model").output.weight, before)
-        assert names(disk) == ["model"]
+        assert sorted(names(disk / "model")) == ["config.json", "model.safetensors"]
     finally:
         subprocess.run(["umount", disk], check=True)

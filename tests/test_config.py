@@ -72,7 +72,15 @@ def test_an_empty_file_is_the_base_model(tmp_path):
         ("[training]\nzzz = 4", "unknown key 'training.zzz'; known: steps, warmup, label_smoothing"),
         ('preset = "bsae"', "no preset 'bsae'; did you mean 'base'?"),
         ('preset = "a1"', "no preset 'a1'; did you mean 'A1'?"),
-        ("preset = 3", "no preset 3"),
+        ('preset = ["small"]', "run.toml: there is no preset ['small']; did you mean 'small'?"),
+        ("[preset]", "run.toml: there is no preset {}"),
+        ('prest = "small"', "unknown key 'prest'; did you mean 'preset'?"),
+        ("d_model = 4", "unknown key 'd_model'; it belongs in [model]"),
+        ("[training]\ndropout = 0.1", "unknown key 'training.dropout'; it belongs in [model]"),
+        ("[model]\nnorm_epsilon = inf", "model.norm_epsilon = inf: input should be less than 1"),
+        ("[model]\nd_ff = 99999999999", "model.d_ff = 99999999999: input should be less than or equal"),
+        ("[model]\nd_ff = " + "9" * 5000, "not valid TOML"),
+        ("a = " + "[" * 3000, "not valid TOML"),
         ("[model]\ndropout = 1.5", "model.dropout = 1.5: input should be less than 1"),
         ("[model]\nheads = 0", "model.heads = 0: input should be greater than or equal to 1"),
         ("[model]\nheads = true", "model.heads = True: input should be a valid integer"),
@@ -80,7 +88,7 @@ def test_an_empty_file_is_the_base_model(tmp_path):
         ("[model]\nheads = 7", "model: d_model 512 does not divide into 7 heads: give d_k and d_v"),
         ('[model]\npositions = "rotary"\nd_k = 1', "model: rotary positions turn pairs"),
         ('[model]\nnorm = "middle"', "model.norm = 'middle': input should be 'post' or 'pre'"),
-        ("model = 3", "model = 3: "),
+        ("model = [3]", "model = [3]: must be a table, [model]"),
         ("[model\n", "not valid TOML: "),
     ],
 )
@@ -103,6 +111,16 @@ def test_files_that_cannot_be_read(tmp_path):
         read_toml(tmp_path / "latin1.toml")
 
 
+def test_a_byte_order_mark_is_no_mistake(tmp_path):
+    (tmp_path / "run.toml").write_bytes(b'\xef\xbb\xbfpreset = "tiny"\r\n[model]\r\nd_ff = 7\r\n')
+    assert read_toml(tmp_path / "run.toml").model.d_ff == 7
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    with pytest.raises(ConfigError, match=r"cannot write .*: Is a directory"):
+        write_toml(preset("base"), tmp_path)
+
+
 def test_configuration_does_not_change():
     with pytest.raises(ValidationError):
         preset("base").model.d_model = 3
@@ -111,6 +129,9 @@ def test_configuration_does_not_change():
 def test_special_tokens_are_in_the_vocabulary():
     with pytest.raises(ValidationError, match="eos is token 9"):
         Vocabulary(source=20, target=9, eos=9)
+    with pytest.raises(ValidationError, match="it would be masked"):
+        Vocabulary(source=20, target=20, pad=1, bos=1)
+    assert Vocabulary(source=20, target=20, bos=2, eos=2).bos == 2  # fairseq's models start with </s>
 
 
 def test_options_are_added_deliberately():

@@ -1,8 +1,16 @@
-"""The model folder: ``config.json`` and ``model.safetensors``. Written whole or not at all."""
+"""The model folder: ``config.json`` and ``model.safetensors``.
+
+The weights carry the header they were saved with. Renaming them into place is the one moment that counts:
+before it there is the older model, after it the newer one, whole. ``config.json`` is the same header for
+people to read; edited, it may change what leaves the weights' meaning alone (`_FREE`), and nothing else.
+"""
 
 import json
 import os
 import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,6 +27,8 @@ from transduce.models.transformer import Transformer
 
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+_FLOATS = {"F64", "F32", "F16", "BF16"}
+_FREE = {"dropout", "attention_dropout", "activation_dropout"}
 
 
 class Header(Settings):
@@ -26,54 +36,120 @@ class Header(Settings):
 
     format: int
     transduce: str  # the version that wrote the folder
+    save: str  # which save: the same in both files
     model: TransformerConfig
     vocabulary: Vocabulary
 
 
 def save(model: Transformer, folder: str | Path) -> None:
-    """Write a model folder. An older model there is replaced; anything else there is left alone."""
-    folder = Path(folder)
-    if folder.exists() and not (folder / CONFIG).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ArtifactError(f"{folder} exists and is not a model folder", "choose another place")
-    saving, replaced = _beside(folder, "saving"), _beside(folder, "replaced")
+    """Write a model folder. An older model there is replaced, whole or not at all; other files stay."""
+    folder = Path(folder).expanduser()
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
+    _check_weights(model, folder)
+    header = Header(
+        format=FORMAT,
+        transduce=version("transduce"),
+        save=uuid.uuid4().hex,
+        model=model.config,
+        vocabulary=model.vocabulary,
+    )
+    text = header.model_dump_json(indent=2, exclude_none=True) + "\n"
     try:
-        shutil.rmtree(saving, ignore_errors=True)
-        saving.mkdir(parents=True)
-        _write(model, saving)
-        if folder.exists():
-            shutil.rmtree(replaced, ignore_errors=True)
-            folder.rename(replaced)
-        saving.rename(folder)
-        _sync(folder.parent)
+        if not _may_write(folder):
+            raise ArtifactError(f"{folder} exists and is not a model folder", "choose another place")
+        folder.mkdir(parents=True, exist_ok=True)
+        with _Replacement(folder) as new:
+            (new / CONFIG).write_text(text, encoding="utf-8")
+            save_file(_weights(model), new / WEIGHTS, {"transduce": text})
+            # safetensors writes for the owner's eyes only, whatever the user's umask says
+            (new / WEIGHTS).chmod((new / CONFIG).stat().st_mode)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(saving, ignore_errors=True)
-        if replaced.exists() and not folder.exists():
-            replaced.rename(folder)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ArtifactError(
-            f"cannot write {folder}: {reason}", "make room or choose another place (nothing was replaced)"
-        ) from error
-    shutil.rmtree(replaced, ignore_errors=True)
+        remedy = "check the space and your rights there (an older model in it is still whole)"
+        raise ArtifactError(f"cannot write {folder}: {reason}", remedy) from error
 
 
 def load(folder: str | Path) -> Transformer:
     """Read a model folder; the model is on the CPU and in evaluation mode."""
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
+    path = folder / WEIGHTS
     header = _read_header(folder)
-    with torch.device("meta"):  # shapes only: the weights come from the file
-        model = build(header.model, header.vocabulary)
-    model.load_state_dict(_read_weights(folder / WEIGHTS, model), strict=False, assign=True)
+    try:
+        with torch.device("meta"):  # shapes only: the weights come from the file
+            model = build(header.model, header.vocabulary)
+    except ConfigError as error:
+        raise ArtifactError(f"{path}: {error.problem}", "copy the model folder again") from error
+    model.load_state_dict(_read_weights(path, _shapes(model)), strict=False, assign=True)
     return model.eval()
 
 
-def _write(model: Transformer, folder: Path) -> None:
-    header = Header(
-        format=FORMAT, transduce=version("transduce"), model=model.config, vocabulary=model.vocabulary
-    )
-    (folder / CONFIG).write_text(header.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
-    save_file(_weights(model), folder / WEIGHTS)
-    for path in (folder / CONFIG, folder / WEIGHTS, folder):
-        _sync(path)
+class _Replacement:
+    """A folder inside ``folder`` whose files take their places once all of them are on the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.new = folder / f".saving-{os.getpid()}"
+
+    def __enter__(self) -> Path:
+        for left in self.folder.glob(".saving-*"):  # by a process that was killed
+            if not _is_running(left.name.removeprefix(".saving-")):
+                shutil.rmtree(left, ignore_errors=True)
+        self.new.mkdir(exist_ok=True)
+        return self.new
+
+    def __exit__(self, *failure: object) -> None:
+        try:
+            if failure[0] is None:
+                for path in self.new.iterdir():
+                    _sync(path)
+                for name in (WEIGHTS, CONFIG):
+                    (self.new / name).replace(self.folder / name)
+                _sync(self.folder)
+        finally:
+            shutil.rmtree(self.new, ignore_errors=True)
+
+
+def _is_running(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True
+
+
+def _may_write(folder: Path) -> bool:
+    """It is new, empty, or holds a model of ours (or what a save that was cut off left)."""
+    if not folder.exists():
+        return True
+    if not folder.is_dir():
+        return False
+    config = folder / CONFIG
+    if config.exists():
+        try:
+            return {"format", "transduce"} <= set(json.loads(config.read_bytes()))
+        except (ValueError, TypeError, RecursionError):
+            return False
+    return all(path.name.startswith(".saving-") for path in folder.iterdir())
+
+
+def _check_weights(model: Transformer, folder: Path) -> None:
+    """What cannot be loaded is not saved."""
+    if not isinstance(model, Transformer):
+        raise TypeError(f"save takes a Transformer, not a {type(model).__name__}")
+    with torch.device("meta"):
+        expected = _shapes(build(model.config, model.vocabulary))
+    if unequal := [name for name, _ in expected.items() ^ _shapes(model).items()]:
+        raise ArtifactError(
+            f"cannot write {folder}: the model is not what its configuration says, the first difference is "
+            f"{min(unequal)}",
+            "save a model whose modules were not changed by hand",
+        )
+
+
+def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:
@@ -90,34 +166,38 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _beside(folder: Path, suffix: str) -> Path:
-    return folder.absolute().with_name(f".{folder.absolute().name}.{suffix}")
-
-
 def _read_header(folder: Path) -> Header:
-    path = folder / CONFIG
-    if not folder.is_dir():
-        if _beside(folder, "replaced").is_dir():
-            raise ArtifactError(
-                f"{folder} is missing: a save was interrupted",
-                f"rename {_beside(folder, 'replaced')} to {folder.name}",
-            )
+    """The weights' header, with what ``config.json`` may change about it."""
+    if not os.path.isdir(folder):  # noqa: PTH112 (a name that is too long raises in pathlib)
         raise ArtifactError(f"{folder} is not a folder", f"give the folder that holds {CONFIG} and {WEIGHTS}")
+    path = folder / CONFIG
     try:
-        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        readable = _parse(path.read_text(encoding="utf-8-sig"), path)
     except FileNotFoundError:
         raise ArtifactError(
             f"{folder} is not a model folder: it has no {CONFIG}",
             f"give the folder that holds {CONFIG} and {WEIGHTS}",
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise ArtifactError(f"cannot read {path}: {error}", "copy the model folder again") from error
-    found = data.get("format") if isinstance(data, dict) else None
-    if not isinstance(found, int):
-        raise ArtifactError(f"{path} was not written by transduce: it has no format number", "check the path")
-    if found > FORMAT:
+    stored = _stored_header(folder / WEIGHTS)
+    if readable.save != stored.save:  # a save was cut off after the weights: they know what they are
+        return stored
+    _compare_headers(path, readable, stored)
+    return readable
+
+
+def _parse(text: str, path: Path) -> Header:
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"cannot read {path}: {error}", "copy the model folder again") from error
+    if not isinstance(data, dict) or "transduce" not in data:
+        raise ArtifactError(f"{path} was not written by transduce", "check the path")
+    found = data.get("format")
+    if isinstance(found, int) and found > FORMAT:
         raise ArtifactError(
-            f"{folder} has format {found}, but this version reads up to {FORMAT}", "upgrade transduce"
+            f"{path} has format {found}, but this version reads up to {FORMAT}", "upgrade transduce"
         )
     try:
         return validate(Header, data, where=str(path))
@@ -125,26 +205,63 @@ def _read_header(folder: Path) -> Header:
         raise ArtifactError(error.problem, error.remedy) from error
 
 
-def _read_weights(path: Path, model: nn.Module) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise ArtifactError(f"{path.parent} has no {WEIGHTS}", "copy the model folder again, whole")
-    expected = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
-    try:
+def _compare_headers(path: Path, readable: Header, stored: Header) -> None:
+    """The same shapes can mean different models: pre- and post-norm, say."""
+    for part in ("model", "vocabulary"):
+        now, then = getattr(readable, part), getattr(stored, part)
+        for key in set(type(now).model_fields) - _FREE:
+            if getattr(now, key) != getattr(then, key):
+                raise ArtifactError(
+                    f"{path} says {part}.{key} = {getattr(now, key)!r}, "
+                    f"but the weights were saved with {getattr(then, key)!r}",
+                    "set it back there, or save the model again",
+                )
+
+
+def _stored_header(path: Path) -> Header:
+    with _reading(path), safe_open(path, framework="pt") as file:
+        return _parse((file.metadata() or {}).get("transduce", "{}"), path)
+
+
+def _read_weights(path: Path, expected: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    with _reading(path):
         with safe_open(path, framework="pt") as file:
-            found = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-        _compare(path, expected, found)
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            found = {name: tuple(part.get_shape()) for name, part in slices.items()}
+            kinds = sorted({part.get_dtype() for part in slices.values()})
+        _compare_shapes(path, expected, found)
+        if len(kinds) != 1 or kinds[0] not in _FLOATS:
+            raise ArtifactError(
+                f"{path} holds {' and '.join(kinds)} numbers", "give weights in one floating type"
+            )
         # Copies: the file stays mapped into memory otherwise, and a change to it would reach the model.
         return {name: tensor.clone() for name, tensor in load_file(path).items()}
-    except (OSError, SafetensorError) as error:
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What can be wrong with the weights' file, said plainly."""
+    try:
+        with path.open("rb"):  # safetensors calls a file it may not read missing
+            yield
+    except FileNotFoundError:
+        raise ArtifactError(f"{path.parent} has no {WEIGHTS}", "copy the model folder again, whole") from None
+    except OSError as error:
+        raise ArtifactError(f"cannot read {path}: {error.strerror or error}", "check your rights") from error
+    except SafetensorError as error:
         raise ArtifactError(f"{path} is damaged: {error}", "copy the model folder again") from error
 
 
-def _compare(path: Path, expected: dict[str, list[int]], found: dict[str, list[int]]) -> None:
-    remedy = f"{CONFIG} and {WEIGHTS} must come from the same save"
+def _compare_shapes(
+    path: Path, expected: dict[str, tuple[int, ...]], found: dict[str, tuple[int, ...]]
+) -> None:
+    remedy = "copy the model folder again"
     for name in sorted(expected.keys() - found.keys()):
-        raise ArtifactError(f"{path} lacks {name}, which {CONFIG} calls for", remedy)
+        raise ArtifactError(f"{path} lacks {name}, which its configuration calls for", remedy)
     for name in sorted(found.keys() - expected.keys()):
-        raise ArtifactError(f"{path} has {name}, which {CONFIG} does not call for", remedy)
+        raise ArtifactError(f"{path} has {name}, which its configuration does not call for", remedy)
     for name, shape in expected.items():
         if found[name] != shape:
-            raise ArtifactError(f"{path}: {name} is {found[name]}, but {CONFIG} calls for {shape}", remedy)
+            raise ArtifactError(
+                f"{path}: {name} is {found[name]}, but its configuration calls for {shape}", remedy
+            )

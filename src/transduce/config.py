@@ -2,7 +2,7 @@
 
 import difflib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -16,7 +16,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Id = Annotated[int, Field(ge=0)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
@@ -41,6 +41,8 @@ class Vocabulary(Settings):
         for name, token in (("pad", self.pad), ("bos", self.bos), ("eos", self.eos)):
             if token >= self.target or (name == "pad" and token >= self.source):
                 raise ValueError(f"{name} is token {token}, which the vocabulary does not have")
+        if self.pad in (self.bos, self.eos):
+            raise ValueError(f"pad is token {self.pad}, but so is another special token: it would be masked")
         return self
 
 
@@ -60,7 +62,7 @@ class TransformerConfig(Settings):
     activation_dropout: Probability = 0.0  # inside the feed-forward network
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     norm: Literal["post", "pre"] = "post"
-    norm_epsilon: Annotated[float, Field(gt=0)] = 1e-5
+    norm_epsilon: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
     max_length: Count = 1024  # of learned positions; the others have no end
     share: Literal["all", "target", "none"] = "all"  # which of source, target and output share one matrix
@@ -127,7 +129,7 @@ PRESETS: dict[str, RunConfig] = {
 
 def preset(name: str) -> RunConfig:
     """A configuration by name: ``tiny``, ``small``, ``base``, ``big``, or ``A1`` … ``E`` of Table 3."""
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise ConfigError(f"there is no preset {name!r}", _suggest(name, PRESETS))
     return PRESETS[name]
 
@@ -136,11 +138,11 @@ def read_toml(path: str | Path) -> RunConfig:
     """A run file. Its ``preset`` (``base`` if none) is where it starts; its tables change that."""
     path = Path(path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", "correct it there") from error
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 at byte {error.start}", "save it as UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", "correct it there") from error
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}", "check the path") from error
     return resolve(data, where=str(path))
@@ -148,13 +150,19 @@ def read_toml(path: str | Path) -> RunConfig:
 
 def write_toml(config: RunConfig, path: str | Path) -> None:
     """Write a run file that `read_toml` reads back as the same configuration."""
-    Path(path).write_text(tomli_w.dumps(config.model_dump(exclude_none=True)), encoding="utf-8")
+    try:
+        Path(path).write_text(tomli_w.dumps(config.model_dump(exclude_none=True)), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}", "choose another place") from error
 
 
 def resolve(data: Mapping[str, Any], *, where: str) -> RunConfig:
     """Put the tables of ``data`` over its preset. ``where`` names the place in errors."""
     tables = dict(data)
-    start = preset(tables.pop("preset", "base")).model_dump()
+    try:
+        start = preset(tables.pop("preset", "base")).model_dump()
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error.problem}", error.remedy) from None
     for name, table in tables.items():
         inherited = start.get(name)
         start[name] = (
@@ -175,25 +183,32 @@ def validate(kind: type[SettingsT], data: object, *, where: str) -> SettingsT:
         path = [str(part) for part in first["loc"]]
         key = ".".join(path)
         if first["type"] == "extra_forbidden":
-            known = _settings_at(kind, path[:-1]).model_fields
-            raise ConfigError(f"{where}: unknown key {key!r}", _suggest(path[-1], known)) from None
+            raise ConfigError(f"{where}: unknown key {key!r}", _where_it_belongs(kind, path)) from None
         if first["type"] == "value_error":  # raised by a validator above: its words are the message
             said = str(first["ctx"]["error"])
             raise ConfigError(f"{where}: {f'{key}: ' if key else ''}{said}", "correct it there") from None
         said = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+        if first["type"] == "model_type":
+            said = f"must be a table, [{key}]"
         given = "" if first["type"] == "missing" else f" = {first['input']!r}"
         raise ConfigError(f"{where}: {key}{given}: {said}", "correct it there") from None
 
 
-def _settings_at(kind: type[Settings], path: list[str]) -> type[Settings]:
-    for name in path:
-        annotation = kind.model_fields[name].annotation
-        if isinstance(annotation, type) and issubclass(annotation, Settings):
-            kind = annotation
-    return kind
+def _where_it_belongs(kind: type[Settings], path: list[str]) -> str:
+    """The table that has this very key, or else the nearest key of the table it was found in."""
+    tables = {
+        name: field.annotation.model_fields
+        for name, field in kind.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Settings)
+    }
+    for table, keys in tables.items():
+        if path[-1] in keys:
+            return f"it belongs in [{table}]"
+    top = [*kind.model_fields, "preset"] if kind is RunConfig else list(kind.model_fields)
+    return _suggest(path[-1], tables[path[0]] if len(path) > 1 and path[0] in tables else top)
 
 
-def _suggest(name: str, known: Mapping[str, object]) -> str:
+def _suggest(name: object, known: Iterable[str]) -> str:
     # Presets are written A1 and base: the case is not what one remembers.
     folded = {candidate.casefold(): candidate for candidate in known}
     nearest = difflib.get_close_matches(str(name).casefold(), folded, n=1)

@@ -10,6 +10,10 @@ class TransduceError(Exception):
         self.problem = problem
         self.remedy = remedy
 
+    def __reduce__(self) -> tuple[type["TransduceError"], tuple[str, str]]:
+        """So that it can cross from one process to another."""
+        return type(self), (self.problem, self.remedy)
+
 
 class ConfigError(TransduceError):
     """A configuration file or option that cannot be used."""

@@ -12,6 +12,15 @@ PAD, BOS, EOS, TOKENS = 0, 1, 2, 20
 SHORTEST, LONGEST = 3, 10
 
 
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Models this small are slower on two."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def draw(task: str, count: int, generator: torch.Generator):
     """Sources, targets as read, targets as predicted, each (count, length)."""
     lengths = torch.randint(SHORTEST, LONGEST + 1, (count, 1), generator=generator)

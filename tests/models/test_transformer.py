@@ -8,7 +8,7 @@ from transduce.config import PRESETS, Vocabulary, preset
 from transduce.errors import ConfigError
 from transduce.models.build import build
 from transduce.models.transformer import Transformer
-from transduce.nn.dropout import use_generator
+from transduce.nn.dropout import Dropout, use_generator
 from transduce.paper.parameters import LIKE_BASE, MILLIONS, count_parameters
 
 variants = st.fixed_dictionaries(
@@ -86,6 +86,33 @@ def test_step_by_step_equals_the_whole_after_any_selection(variant, moves, capac
             source, target = source[chosen], target[chosen]
             state.select(chosen)
         assert state.length == target.size(1)
+
+
+def test_a_batch_that_has_become_empty():
+    model = small_model()
+    state = model.start(model.encode(random_tokens(2, 4)))
+    model.step(random_tokens(2), state)
+    none = torch.empty(0).long()
+    state.select(none)
+    assert model.step(none, state).shape == (0, TOKENS)
+    assert model(none[:, None], none[:, None]).shape == (0, 1, TOKENS)
+
+
+def test_the_wrong_number_of_rows_is_refused_and_spoils_nothing():
+    model = small_model()
+    source, tokens = random_tokens(2, 4), random_tokens(2)
+    state = model.start(model.encode(source))
+    for wrong in (random_tokens(3), random_tokens(1), tokens[:, None]):
+        with pytest.raises(ValueError, match="2 sentences are under way"):
+            model.step(wrong, state)
+    torch.testing.assert_close(model.step(tokens, state), model(source, tokens[:, None])[:, 0])
+    with pytest.raises(ValueError, match="1 sources, but 3 targets"):
+        model(random_tokens(1, 3), random_tokens(3, 2))
+
+
+def test_a_whole_preset_is_not_a_model_configuration():
+    with pytest.raises(TypeError, match=r"preset\('base'\)\.model"):
+        Transformer(preset("small"), Vocabulary(source=5, target=5))
 
 
 def test_selecting_before_the_first_step():
@@ -207,11 +234,60 @@ def test_every_preset_has_its_size(name):
         assert counted == count_parameters("base", 41_000)
 
 
+@pytest.mark.parametrize("which", ["dropout", "attention_dropout", "activation_dropout"])
+def test_every_dropout_is_wired(which):
+    model = small_model(**{which: 0.5}).train()
+    source, target = random_tokens(2, 5), random_tokens(2, 6)
+    assert not torch.equal(model(source, target), model(source, target))
+
+
+def test_dropout_is_on_embeddings_and_on_every_sublayer():
+    model = small_model(dropout=0.25, attention_dropout=0.5, activation_dropout=0.125)
+    places = {name: module.p for name, module in model.named_modules() if isinstance(module, Dropout)}
+    assert places["dropout"] == 0.25
+    around = [p for name, p in places.items() if ".around_" in name]
+    assert around == [0.25] * (2 * 2 + 2 * 3)
+    assert [p for name, p in places.items() if "attention.dropout" in name and "around" not in name] == [
+        0.5
+    ] * 6
+    assert [p for name, p in places.items() if name.endswith(".feed_forward.dropout")] == [0.125] * 4
+    x = torch.ones(1, 50)
+    model.train()
+    assert (model.encode(random_tokens(1, 50)).states != model.encode(random_tokens(1, 50)).states).any()
+    assert (model.dropout(x) == 0).any()
+
+
+def test_options_reach_the_blocks():
+    model = small_model(d_k=5, d_v=3, norm_epsilon=0.01, norm="pre")
+    layer = model.decoder.layers[0]
+    for attention in (layer.self_attention, layer.memory_attention, model.encoder.layers[1].self_attention):
+        assert (attention.d_k, attention.d_v, attention.output.in_features) == (5, 3, 4 * 3)
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.LayerNorm)]
+    assert len(norms) == 2 * 2 + 2 * 3 + 2
+    assert {norm.eps for norm in norms} == {0.01}
+
+
+def test_max_length():
+    assert small_model().max_length is None
+    assert small_model(positions="learned", max_length=9).max_length == 9
+
+
+def test_reading_leaves_no_graph_behind():
+    model = small_model()
+    source, target = random_tokens(2, 3), random_tokens(2, 3)
+    assert not any(w.requires_grad for w in model.attention(source, target).encoder)
+    assert not model.step(target[:, 0], model.start(model.encode(source))).requires_grad
+
+
 def test_presets_say_what_table_3_says():
+    assert (PRESETS["base"].training.steps, PRESETS["base"].training.warmup) == (100_000, 4000)
+    assert PRESETS["base"].training.label_smoothing == 0.1
     sizes = {
         name: (c.model.encoder_layers, c.model.d_model, c.model.d_ff, c.model.heads, c.model.dropout)
         for name, c in PRESETS.items()
     }
+    assert sizes["tiny"] == (4, 128, 256, 4, 0.1)
+    assert sizes["small"] == (3, 256, 1024, 4, 0.1)
     assert sizes["base"] == (6, 512, 2048, 8, 0.1)
     assert sizes["big"] == (6, 1024, 4096, 16, 0.3)
     assert sizes["C3"] == (8, 512, 2048, 8, 0.1)

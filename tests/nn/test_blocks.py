@@ -67,14 +67,14 @@ def test_xavier_uniform_and_zero_biases():
 
 
 def test_fused_parts_start_as_their_own_matrices_would():
-    layer = FusedLinear(300, (200, 50))
+    layer = FusedLinear(300, [200, 50])
     for part, size in zip(layer.weight.split([200, 50]), (200, 50), strict=True):
         bound = math.sqrt(6 / (300 + size))
         assert part.abs().max().item() <= bound
         assert part.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
     assert layer.bias.abs().max().item() == 0
     x = torch.randn(2, 300)
-    first, second = layer.parts(x)
+    first, second = layer(x).split([200, 50], dim=-1)
     torch.testing.assert_close(first, F.linear(x, layer.weight[:200], layer.bias[:200]))
     torch.testing.assert_close(second, F.linear(x, layer.weight[200:], layer.bias[200:]))
 

@@ -38,6 +38,27 @@ def test_sinusoids_are_not_part_of_the_saved_model():
     assert list(RotaryPositions(8).state_dict()) == []
 
 
+@pytest.mark.parametrize("positions", [SinusoidalPositions(6), RotaryPositions(6)])
+def test_tables_survive_what_happens_to_a_model(positions):
+    """Inference mode before training, other types in between, and lengths that differ between processes."""
+    x = torch.randn(2, 3, 5, 6, requires_grad=True)
+    x = x if isinstance(positions, RotaryPositions) else x[0]
+    with torch.inference_mode():
+        expected = positions(x).clone()
+    positions(x).sum().backward()
+    positions.bfloat16().float()
+    assert torch.equal(positions(x), expected)
+    assert list(positions.buffers()) == []
+
+
+def test_a_rotation_by_hand():
+    """The second pair of four turns by 1/100 of the first's angle, which is the position."""
+    x = torch.tensor([1.0, 0.0, 1.0, 0.0]).expand(1, 1, 3, 4)
+    turned = RotaryPositions(4)(x)[0, 0, 2]
+    expected = [math.cos(2), math.sin(2), math.cos(0.02), math.sin(0.02)]
+    torch.testing.assert_close(turned, torch.tensor(expected))
+
+
 def test_learned_positions_end():
     positions = LearnedPositions(5, 4)
     x = torch.randn(2, 3, 4)

@@ -1,15 +1,28 @@
 import json
 from io import StringIO
+from pathlib import Path
 
 import pytest
 import torch
 from rich.console import Console
+from typer.testing import CliRunner
 
+from transduce.cli.main import app
+from transduce.config import PRESETS, RunConfig, TransformerConfig
 from transduce.nn.attention import scaled_dot_product_attention
-from transduce.paper import cost, parameters
+from transduce.paper import (
+    causality,
+    cost,
+    counting,
+    dot_products,
+    embeddings,
+    optimisation,
+    parameters,
+    positions,
+)
 from transduce.paper.claim import Claim
 from transduce.paper.claims import all_claims
-from transduce.paper.report import print_table, to_json
+from transduce.paper.report import print_claims, to_json
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +36,53 @@ def test_only_the_known_exceptions_fail(claims):
         "one vocabulary of about 37,000 tokens",
         "parameters of big (41,000 tokens)",
     ]
+
+
+def test_the_documents_say_how_many_hold(claims):
+    root = Path(__file__).parents[2]
+    hold = sum(claim.holds for claim in claims)
+    assert f"checks {len(claims)} claims" in (root / "README.md").read_text(encoding="utf-8")
+    assert f"{hold} of {len(claims)} claims hold" in (root / "docs" / "paper.md").read_text(encoding="utf-8")
+
+
+BROKEN = {
+    "the scale is 1/d_k": ("transduce.nn.attention.math.sqrt", lambda x: x, dot_products),
+    "a position does not see itself": (
+        "transduce.models.transformer.causal_mask",
+        lambda n, device=None: torch.ones(n, n, dtype=torch.bool).tril(-1),
+        causality,
+    ),
+    "the future is seen": (
+        "transduce.models.transformer.causal_mask",
+        lambda n, device=None: torch.ones(n, n, dtype=torch.bool),
+        causality,
+    ),
+    "embeddings are not scaled": ("transduce.nn.embedding.math.sqrt", lambda x: 1.0, embeddings),
+    "sines only": (
+        "transduce.paper.positions.sinusoids",
+        lambda n, d: torch.arange(float(n))[:, None] * torch.arange(float(d)),
+        positions,
+    ),
+    "big is bigger": (
+        "transduce.paper.parameters.PRESETS",
+        {**PRESETS, "big": RunConfig(model=TransformerConfig(d_model=1024, encoder_layers=20, heads=16))},
+        parameters,
+    ),
+    "the peak is elsewhere": (
+        "transduce.paper.optimisation.paper_schedule",
+        lambda step, d_model, warmup: 1 / step,
+        optimisation,
+    ),
+}
+
+
+@pytest.mark.parametrize("defect", BROKEN)
+def test_a_broken_block_is_noticed(defect, monkeypatch):
+    target, replacement, group = BROKEN[defect]
+    parameters._counts.cache_clear()
+    monkeypatch.setattr(target, replacement)
+    assert any(claim.surprising for claim in group.claims())
+    parameters._counts.cache_clear()
 
 
 def test_every_figure_of_table_3_is_there(claims):
@@ -50,11 +110,26 @@ def test_json(claims):
     assert list(rows[0]) == ["section", "claim", "paper", "measured", "holds", "known_exception"]
 
 
-def test_a_surprise_is_shown():
+@pytest.mark.parametrize("width", [40, 80, 150])
+def test_a_surprise_is_shown(width):
     out = StringIO()
-    print_table([Claim("9", "pigs fly", "yes", "no", holds=False)], Console(file=out, width=100))
-    assert "NO" in out.getvalue()
-    assert "1 unexpected failures" in out.getvalue()
+    print_claims([Claim("9", "pigs fly", "yes", "no", holds=False)], Console(file=out, width=width))
+    assert "NO*" in out.getvalue()
+    assert "unexpected failures: 1" in " ".join(out.getvalue().split())
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 109, 110, 150])
+def test_nothing_is_cut_off_at_any_width(claims, width):
+    out = StringIO()
+    print_claims(claims, Console(file=out, width=width))
+    assert "…" not in out.getvalue()
+
+
+@pytest.mark.parametrize(("holds", "known", "code"), [(True, "", 0), (False, "", 1), (False, "because", 0)])
+def test_the_exit_code_tells_of_surprises(monkeypatch, holds, known, code):
+    claim = Claim("9", "pigs fly", "yes", "no", holds=holds, known_exception=known)
+    monkeypatch.setattr("transduce.paper.claims.all_claims", lambda: iter([claim]))
+    assert CliRunner().invoke(app, ["paper"]).exit_code == code
 
 
 # The measuring instruments, on things whose measure is known:
@@ -77,11 +152,11 @@ def test_the_agreeing_vocabularies_are_exactly_those():
 
 
 def test_multiplications_are_counted():
-    assert cost.count_multiplications(lambda x: x @ x.T, 5, 3) == 5 * 3 * 5
-    assert cost.count_multiplications(cost.self_attention, 10, 4) == 2 * 10 * 10 * 4
-    assert cost.count_multiplications(cost.recurrent, 10, 4) == 2 * 10 * 4 * 4
-    assert cost.count_multiplications(cost.convolutional, 10, 4) == 3 * 10 * 4 * 4
-    assert cost.count_multiplications(cost.restricted, 10, 4) == 2 * 9 * 10 * 4
+    assert cost.cost(lambda x: x @ x.T, 5, 3) == 5 * 3 * 5
+    assert cost.cost(cost.self_attention, 10, 4) == 2 * 10 * 10 * 4
+    assert cost.cost(cost.recurrent, 10, 4) == 2 * 10 * 4 * 4
+    assert cost.cost(cost.convolutional, 10, 4) == 3 * 10 * 4 * 4
+    assert cost.cost(cost.restricted, 10, 4) == 2 * 9 * 10 * 4
 
 
 def test_chains_of_products_are_counted():
@@ -94,9 +169,9 @@ def test_chains_of_products_are_counted():
 
 
 def longest(x):
-    return cost.longest_chain(x)
+    return counting.longest_chain(x)
 
 
 def test_connections_are_found():
-    assert cost.layers_to_connect(lambda _: lambda x: x.roll(1, 0), 2) == 1
-    assert cost.layers_to_connect(lambda _: lambda x: x + torch.cat((x[:1], x[:-1])), 6) == 5
+    assert counting.layers_to_connect(lambda _: lambda x: x.roll(1, 0), 2) == 1
+    assert counting.layers_to_connect(lambda _: lambda x: x + torch.cat((x[:1], x[:-1])), 6) == 5

@@ -23,8 +23,10 @@ def test_every_picture_is_written(tmp_path):
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(TransduceError, match=r"cannot write .*; choose another folder"):
+    with pytest.raises(TransduceError, match=r"file is a file, not a folder"):
         list(write_plots(tmp_path / "file"))
+    with pytest.raises(TransduceError, match=r"cannot write .*; choose another folder"):
+        list(write_plots(tmp_path / "file" / "folder"))
 
 
 def test_without_matplotlib(monkeypatch, tmp_path):

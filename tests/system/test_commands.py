@@ -1,8 +1,18 @@
 """The commands, as a user runs them."""
 
+import contextlib
+import fcntl
 import json
+import os
+import pty
+import re
+import signal
+import struct
 import subprocess
 import sys
+import termios
+import time
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +63,7 @@ def test_version():
         (["paper", "--plots"], "error: "),
         (["paper", "extra"], "error: Got unexpected extra argument"),
         (["paper", "--plots", "/dev/null/x"], "error: cannot write /dev/null/x"),
+        (["paper", "--plots", "/dev/null"], "error: /dev/null is a file, not a folder"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(arguments, expected):
@@ -73,8 +84,57 @@ def test_paper_json_and_plots(tmp_path):
     assert result.stderr.count("wrote ") == 6
 
 
-def test_paper_table_in_a_narrow_terminal():
-    result = run("paper", env={"COLUMNS": "80", "PATH": "", "TERM": "dumb"})
+def test_output_that_cannot_be_written():
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "transduce", "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == 2
+    assert result.stderr == "error: cannot write the output: No space left on device\n"
+
+
+def test_interrupted():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "transduce", "paper"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130
+    assert errors.splitlines()[-1] == "error: interrupted"
+    assert "Traceback" not in errors
+
+
+def test_paper_in_a_narrow_terminal():
+    """A real one: a pipe has no width."""
+    mine, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "transduce", "paper"],
+        stdout=theirs,
+        stderr=theirs,
+        env={"TERM": "xterm", "PATH": ""},
+    )
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # raised at the end
+        while chunk := os.read(mine, 65536):
+            shown += chunk
+    assert process.wait() == 0
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).replace("\r", "\n").splitlines()
+    assert max(map(len, lines)) <= 60
+    assert any("here: 65.1M" in line for line in lines)
+
+
+def test_paper_in_a_poor_environment():
+    result = run("paper", env={"PATH": "", "TERM": "dumb", "PYTHONIOENCODING": "ascii"})
     assert result.returncode == 0
-    assert "0 unexpected failures" in result.stdout
+    assert "unexpected failures: 0" in result.stdout
     assert "no*" in result.stdout

@@ -11,5 +11,5 @@ def build(config: TransformerConfig, vocabulary: Vocabulary, *, seed: int | None
     if seed is None:
         return Transformer(config, vocabulary)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # the CPU's alone: other devices are not restored
         return Transformer(config, vocabulary)

@@ -29,6 +29,11 @@ class SequenceModel(Protocol[MemoryT, StateT]):
 
     vocabulary: Vocabulary
 
+    @property
+    def max_length(self) -> int | None:
+        """The longest source or target it can read; ``None`` if there is no such limit."""
+        ...
+
     def encode(self, source: Tensor) -> MemoryT:
         """Read the source: tokens (batch, source)."""
         ...
@@ -38,5 +43,9 @@ class SequenceModel(Protocol[MemoryT, StateT]):
         ...
 
     def step(self, tokens: Tensor, state: StateT) -> Tensor:
-        """Read one target token a row, (batch,); gives logits of the next, (batch, target vocabulary)."""
+        """Read one target token a row, (batch,); gives logits of the next, (batch, target vocabulary).
+
+        No token may be padding: a sentence that has ended leaves the batch (``state.select``), or its logits
+        are ignored from there on.
+        """
         ...

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from transduce.config import TransformerConfig, Vocabulary
@@ -41,6 +42,10 @@ class Transformer(nn.Module):
 
     def __init__(self, config: TransformerConfig, vocabulary: Vocabulary) -> None:
         super().__init__()
+        if not isinstance(config, TransformerConfig):
+            raise TypeError(
+                f"give a TransformerConfig, such as preset('base').model, not a {type(config).__name__}"
+            )
         self.config = config
         self.vocabulary = vocabulary
         if config.share == "all" and vocabulary.source != vocabulary.target:
@@ -67,35 +72,16 @@ class Transformer(nn.Module):
         """
         return self.output.logits(self.decode(target, self.encode(source)))
 
-    def encode(self, source: Tensor) -> Memory:
-        """Read the source: (batch, source)."""
-        return self._encode(source)
-
-    def decode(self, target: Tensor, memory: Memory) -> Tensor:
-        """Read the target, (batch, target), with the source in view → (batch, target, d_model)."""
-        return self._decode(target, memory)
-
-    def start(self, memory: Memory, capacity: int = 128) -> DecoderState:
-        """Before the first target token; room is set aside for ``capacity`` tokens, and grows if need be."""
-        return self.decoder.start(memory.states, memory.mask, capacity)
-
-    def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Read one target token a row, (batch,) → logits of the next one, (batch, vocabulary)."""
-        x = self.dropout(self.target_positions(self.target_embedding(tokens[:, None]), state.length))
-        return self.output.logits(self.decoder.step(x, state)[:, 0])
-
-    def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
-        """The weights of every layer and head while reading this source and target."""
-        weights = AttentionWeights()
-        self._decode(target, self._encode(source, weights), weights)
-        return weights
-
-    def _encode(self, source: Tensor, weights: AttentionWeights | None = None) -> Memory:
+    def encode(self, source: Tensor, weights: AttentionWeights | None = None) -> Memory:
+        """Read the source: (batch, source). The attention weights are added to ``weights``, if given."""
         mask = padding_mask(source, self.vocabulary.pad)
         x = self.dropout(self.source_positions(self.source_embedding(source)))
         return Memory(self.encoder(x, mask, None if weights is None else weights.encoder), mask)
 
-    def _decode(self, target: Tensor, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:
+    def decode(self, target: Tensor, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:
+        """Read the target, (batch, target), with the source in view → (batch, target, d_model)."""
+        if len(target) != len(memory.states):
+            raise ValueError(f"{len(memory.states)} sources, but {len(target)} targets")
         mask = causal_mask(target.size(1), device=target.device) & padding_mask(target, self.vocabulary.pad)
         x = self.dropout(self.target_positions(self.target_embedding(target)))
         decoded: Tensor = self.decoder(
@@ -107,6 +93,32 @@ class Transformer(nn.Module):
             memory_record=None if weights is None else weights.encoder_decoder,
         )
         return decoded
+
+    def start(self, memory: Memory, capacity: int = 128) -> DecoderState:
+        """Before the first target token; room is set aside for ``capacity`` tokens, and grows if need be."""
+        return self.decoder.start(memory.states, memory.mask, capacity)
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
+        """Read one target token a row, (batch,) → logits of the next one, (batch, vocabulary)."""
+        if tokens.shape != state.memory_mask.shape[:1]:
+            raise ValueError(
+                f"{len(state.memory_mask)} sentences are under way, but tokens are {tuple(tokens.shape)}"
+            )
+        x = self.dropout(self.target_positions(self.target_embedding(tokens[:, None]), state.length))
+        return self.output.logits(self.decoder.step(x, state)[:, 0])
+
+    @torch.no_grad()
+    def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
+        """The weights of every layer and head while reading this source and target."""
+        weights = AttentionWeights()
+        self.decode(target, self.encode(source, weights), weights)
+        return weights
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest source or target it can read; ``None`` if there is no such limit."""
+        return self.config.max_length if self.config.positions == "learned" else None
 
 
 def _positions(config: TransformerConfig) -> nn.Module:

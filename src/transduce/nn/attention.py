@@ -29,9 +29,16 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax over the keys that may be seen; a row with none of them is all zeros."""
     if mask is None:
         return scores.softmax(dim=-1)
+    _check(mask)
     # The lowest finite value instead of −∞: a row of nothing but −∞ would be NaN, in the gradient too.
     lowest = torch.finfo(scores.dtype).min
     return scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
+
+
+def _check(mask: Tensor) -> None:
+    """The kernel would add a mask of numbers to the scores."""
+    if mask.dtype != torch.bool:
+        raise TypeError(f"a mask is True where a query may attend, not {mask.dtype}")
 
 
 def scaled_dot_product_attention(
@@ -52,6 +59,8 @@ def fast_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *, scale: float | None = None
 ) -> Tensor:
     """The values of `scaled_dot_product_attention`, from torch's fused kernel, which holds no weights."""
+    if mask is not None:
+        _check(mask)
     # torch's kernel broadcasts a mask of keys alone only if it has a dimension for queries too
     mask = mask[None] if mask is not None and mask.dim() == 1 else mask
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
@@ -86,7 +95,6 @@ class MultiHeadAttention(nn.Module):
         *,
         d_k: int | None = None,
         d_v: int | None = None,
-        scale: float | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -95,13 +103,13 @@ class MultiHeadAttention(nn.Module):
         self.heads = heads
         self.d_k = d_k or d_model // heads
         self.d_v = d_v or d_model // heads
-        self.scale = scale
         self.dropout = Dropout(dropout)
         self.output = Linear(heads * self.d_v, d_model)
 
     def split(self, x: Tensor) -> Tensor:
         """(batch, length, heads·d) → (batch, heads, length, d)."""
-        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+        batch, length, width = x.shape
+        return x.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, record: list[Tensor] | None
@@ -111,9 +119,9 @@ class MultiHeadAttention(nn.Module):
         The weights, (batch, heads, query, key), are appended to ``record`` if there is one.
         """
         if record is None and not (self.training and self.dropout.p):
-            values = fast_attention(query, key, value, mask, scale=self.scale)
+            values = fast_attention(query, key, value, mask)
         else:
-            weights = scaled_dot_product_attention(query, key, value, mask, scale=self.scale).weights
+            weights = scaled_dot_product_attention(query, key, value, mask).weights
             if record is not None:
                 record.append(weights)
             values = self.dropout(weights) @ value
@@ -131,12 +139,12 @@ class SelfAttention(MultiHeadAttention):
         *,
         d_k: int | None = None,
         d_v: int | None = None,
-        scale: float | None = None,
         dropout: float = 0.0,
         rotary: RotaryPositions | None = None,
     ) -> None:
-        super().__init__(d_model, heads, d_k=d_k, d_v=d_v, scale=scale, dropout=dropout)
-        self.query_key_value = FusedLinear(d_model, (heads * self.d_k, heads * self.d_k, heads * self.d_v))
+        super().__init__(d_model, heads, d_k=d_k, d_v=d_v, dropout=dropout)
+        self.widths = [heads * self.d_k, heads * self.d_k, heads * self.d_v]
+        self.query_key_value = FusedLinear(d_model, self.widths)
         self.rotary = rotary
 
     def forward(
@@ -148,7 +156,8 @@ class SelfAttention(MultiHeadAttention):
         record: list[Tensor] | None = None,
     ) -> Tensor:
         """(batch, length, d_model) → the same; with a cache, x continues what the cache holds."""
-        query, key, value = (self.split(part) for part in self.query_key_value.parts(x))
+        parts = torch.split(self.query_key_value(x), self.widths, dim=-1)
+        query, key, value = (self.split(part) for part in parts)
         if self.rotary is not None:
             start = 0 if cache is None else cache.length
             query, key = self.rotary(query, start), self.rotary(key, start)
@@ -167,16 +176,16 @@ class EncoderDecoderAttention(MultiHeadAttention):
         *,
         d_k: int | None = None,
         d_v: int | None = None,
-        scale: float | None = None,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__(d_model, heads, d_k=d_k, d_v=d_v, scale=scale, dropout=dropout)
+        super().__init__(d_model, heads, d_k=d_k, d_v=d_v, dropout=dropout)
         self.query = Linear(d_model, heads * self.d_k)
-        self.key_value = FusedLinear(d_model, (heads * self.d_k, heads * self.d_v))
+        self.widths = [heads * self.d_k, heads * self.d_v]
+        self.key_value = FusedLinear(d_model, self.widths)
 
     def keys_values(self, memory: Tensor) -> KeyValue:
         """The encoder's output (batch, source, d_model), ready to be attended to: once a sentence."""
-        key, value = self.key_value.parts(memory)
+        key, value = torch.split(self.key_value(memory), self.widths, dim=-1)
         return KeyValue(self.split(key), self.split(value))
 
     def forward(

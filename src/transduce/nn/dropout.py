@@ -11,7 +11,7 @@ class Dropout(nn.Module):
 
     ``torch.nn.Dropout`` on the CPU draws one Bernoulli variable an element. Here each 64-bit
     random integer serves four elements, 16 bits each: p is met to 1/65536, and the scale is that of
-    the probability really used, so the mean is exact.
+    the probability really used.
 
     The randomness comes from ``generator`` (torch's default one if ``None``), which must live on the
     device of the input; `use_generator` gives one to a whole model.

@@ -26,9 +26,8 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.activation = activation
-        self.inner: nn.Linear = (
-            FusedLinear(d_model, (d_ff, d_ff)) if activation == "swiglu" else Linear(d_model, d_ff)
-        )
+        gated = activation == "swiglu"
+        self.inner: nn.Linear = FusedLinear(d_model, [d_ff, d_ff]) if gated else Linear(d_model, d_ff)
         self.outer = Linear(d_ff, d_model)
         self.dropout = Dropout(dropout)
 
@@ -38,7 +37,9 @@ class FeedForward(nn.Module):
         return y
 
     def _activate(self, x: Tensor) -> Tensor:
-        if isinstance(self.inner, FusedLinear):
-            gate, up = self.inner.parts(x)
-            return F.silu(gate) * up
-        return _ACTIVATIONS[self.activation](self.inner(x))
+        if self.activation == "swiglu":
+            gate, up = self.inner(x).chunk(2, dim=-1)
+            active: Tensor = F.silu(gate) * up
+        else:
+            active = _ACTIVATIONS[self.activation](self.inner(x))
+        return active

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 
 class Linear(nn.Linear):
@@ -17,7 +17,7 @@ class Linear(nn.Linear):
 
 
 class FusedLinear(nn.Linear):
-    """Several linear maps of one input, as a single matrix product.
+    """Several linear maps of one input, as a single matrix product; the caller splits what comes out.
 
     Each part starts as its own matrix would: Xavier's bound depends on a matrix's shape, and
     the stacked matrix has another shape than its parts.
@@ -33,7 +33,3 @@ class FusedLinear(nn.Linear):
             nn.init.xavier_uniform_(part)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
-
-    def parts(self, x: Tensor) -> tuple[Tensor, ...]:
-        """(…, d_in) → one (…, d_out) for each part."""
-        return torch.split(self(x), self.d_outs, dim=-1)

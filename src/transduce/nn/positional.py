@@ -1,6 +1,8 @@
 """Positions: the paper's sinusoids (section 3.5), learned ones (Table 3, row E), rotary ones."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +10,7 @@ from torch import Tensor, nn
 BASE = 10_000.0
 
 
-def inverse_wavelengths(d_model: int) -> Tensor:
+def frequencies(d_model: int) -> Tensor:
     """``1 / 10000^(2i/d_model)`` for every pair of dimensions, computed in log space: (⌈d_model/2⌉,)."""
     even = torch.arange(0, d_model, 2, dtype=torch.float64, device="cpu")
     return torch.exp(even * (-math.log(BASE) / d_model))
@@ -17,7 +19,7 @@ def inverse_wavelengths(d_model: int) -> Tensor:
 def angles(start: int, end: int, d_model: int) -> Tensor:
     """``pos / 10000^(2i/d_model)``, in float64 for far positions: (end − start, ⌈d_model/2⌉)."""
     positions = torch.arange(start, end, dtype=torch.float64, device="cpu")
-    return torch.outer(positions, inverse_wavelengths(d_model))
+    return torch.outer(positions, frequencies(d_model))
 
 
 def sinusoids(length: int, d_model: int, *, start: int = 0) -> Tensor:
@@ -27,23 +29,38 @@ def sinusoids(length: int, d_model: int, *, start: int = 0) -> Tensor:
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)[:, :d_model].float()
 
 
+class _Rows:
+    """A table with a row a position, computed as far as it is needed.
+
+    Not a buffer of the module: it is no state, differs between processes that saw other lengths, and must
+    stay exact when the model changes its type.
+    """
+
+    def __init__(self, compute: Callable[[int], Tensor]) -> None:
+        self._compute = compute  # length → (length, …)
+        self._tables: dict[torch.device, Tensor] = {}
+
+    def get(self, start: int, end: int, like: Tensor) -> Tensor:
+        """Rows ``start`` to ``end``, with the device and type of ``like``."""
+        table = self._tables.get(like.device)
+        if table is None or end > len(table):
+            # What is made in inference mode could not be used in training after.
+            with torch.inference_mode(False):
+                table = self._compute(max(2 * end, 128)).to(like.device)
+            self._tables[like.device] = table
+        return table[start:end].to(like.dtype)
+
+
 class SinusoidalPositions(nn.Module):
     """Add the paper's sinusoids; there is one for every position, however far."""
 
-    table: Tensor
-
     def __init__(self, d_model: int) -> None:
         super().__init__()
-        self.d_model = d_model
-        self.register_buffer("table", torch.empty(0, d_model), persistent=False)
+        self._rows = _Rows(partial(sinusoids, d_model=d_model))
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """x (batch, length, d_model), whose first position is ``start`` → the same shape."""
-        end = start + x.size(1)
-        if end > len(self.table) or self.table.device != x.device:
-            longer = max(end, 2 * len(self.table), 128)
-            self.table = sinusoids(longer, self.d_model).to(x.device)
-        return x + self.table[start:end].to(x.dtype)
+        return x + self._rows.get(start, start + x.size(1), like=x)
 
 
 class LearnedPositions(nn.Module):
@@ -70,6 +87,12 @@ class NoPositions(nn.Module):
         return x
 
 
+def turns(length: int, d_rotated: int) -> Tensor:
+    """Cosine and sine of every angle: (length, d_rotated/2, 2)."""
+    angle = angles(0, length, d_rotated)
+    return torch.stack((angle.cos(), angle.sin()), dim=-1).float()
+
+
 class RotaryPositions(nn.Module):
     """Turn every pair of dimensions of queries and keys by the position's angle (Su et al., 2021).
 
@@ -77,24 +100,16 @@ class RotaryPositions(nn.Module):
     dimension is left as it is.
     """
 
-    cosines: Tensor
-    sines: Tensor
-
     def __init__(self, d_k: int) -> None:
         super().__init__()
         if d_k < 2:
             raise ValueError(f"a rotation needs two dimensions, and d_k is {d_k}")
         self.d_rotated = d_k - d_k % 2
-        self.register_buffer("cosines", torch.empty(0, self.d_rotated // 2), persistent=False)
-        self.register_buffer("sines", torch.empty(0, self.d_rotated // 2), persistent=False)
+        self._rows = _Rows(partial(turns, d_rotated=self.d_rotated))
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """x (batch, heads, length, d_k), whose first position is ``start`` → the same shape."""
-        end = start + x.size(2)
-        if end > len(self.cosines) or self.cosines.device != x.device:
-            angle = angles(0, max(end, 2 * len(self.cosines), 128), self.d_rotated)
-            self.cosines, self.sines = angle.cos().float().to(x.device), angle.sin().float().to(x.device)
-        cosine, sine = self.cosines[start:end].to(x.dtype), self.sines[start:end].to(x.dtype)
+        cosine, sine = self._rows.get(start, start + x.size(2), like=x).unbind(-1)
         even, odd = x[..., : self.d_rotated : 2], x[..., 1 : self.d_rotated : 2]
         turned = torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1).flatten(-2)
         return torch.cat((turned, x[..., self.d_rotated :]), dim=-1)

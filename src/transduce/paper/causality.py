@@ -26,10 +26,13 @@ def _causality(model: Transformer, length: int = 12) -> Claim:
             after = model(source, torch.cat((target[:, :t], other[:, t:]), dim=1))
             leaks += int(not torch.equal(before[:, :t], after[:, :t]))
             unmoved += int(torch.equal(before[:, t:], after[:, t:]))
+    sees_itself = all(
+        (w.diagonal(dim1=-2, dim2=-1) > 0).all() for w in model.attention(source, target).decoder
+    )
     return Claim(
         "3.1",
         "a position sees the past and itself alone",
         "masked",
-        f"{length - 1} cuts: {leaks} leaks, {length - 1 - unmoved} later parts moved",
-        leaks == 0 and unmoved == 0,
+        f"{leaks} leaks at {length - 1} cuts, sees itself: {'yes' if sees_itself else 'no'}",
+        leaks == 0 and unmoved == 0 and sees_itself,
     )

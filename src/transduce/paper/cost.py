@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
 from transduce.nn.attention import scaled_dot_product_attention
 from transduce.nn.restricted import restricted_attention
 from transduce.paper.claim import Claim
+from transduce.paper.counting import count_multiplications, layers_to_connect, longest_chain
 
 KERNEL, RADIUS = 3, 4
 
@@ -21,10 +21,10 @@ def self_attention(x: Tensor) -> Tensor:
     return scaled_dot_product_attention(x, x, x).values
 
 
-def recurrent(x: Tensor) -> Tensor:
+def recurrent(x: Tensor, trained: bool = True) -> Tensor:
     """One position after the other: (n, d) → (n, d)."""
     width = x.size(-1)
-    cell = nn.RNNCell(width, width, dtype=x.dtype)
+    cell = nn.RNNCell(width, width, dtype=x.dtype).requires_grad_(trained)
     state, states = x.new_zeros(1, width), []
     for position in torch.split(x, 1):
         state = cell(position, state)
@@ -59,18 +59,16 @@ class LayerType:
 
 
 TABLE_1 = (
-    LayerType("self-attention", self_attention, "n²·d", (2, 1), "1", 0),
-    LayerType("recurrent", recurrent, "n·d²", (1, 2), "n", 1),
-    LayerType("convolutional", convolutional, "k·n·d²", (1, 2), "1", 0),
-    LayerType("restricted self-attention", restricted, "r·n·d", (1, 1), "1", 0),
+    LayerType("self-attention", self_attention, "n²·d", (2, 1), "O(1)", 0),
+    LayerType("recurrent", recurrent, "n·d²", (1, 2), "O(n)", 1),
+    LayerType("convolutional", convolutional, "k·n·d²", (1, 2), "O(1)", 0),
+    LayerType("restricted self-attention", restricted, "r·n·d", (1, 1), "O(1)", 0),
 )
 
 
-def count_multiplications(run: Callable[[Tensor], Tensor], n: int, d: int) -> int:
-    """Multiplications of all matrix products and convolutions in one layer."""
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        run(torch.randn(n, d))
-    return int(counter.get_total_flops()) // 2
+def cost(run: Callable[[Tensor], Tensor], n: int, d: int) -> int:
+    """Multiplications of one layer over n positions of width d."""
+    return count_multiplications(lambda: run(torch.randn(n, d)))
 
 
 def claims() -> Iterator[Claim]:
@@ -90,9 +88,9 @@ def _exponent(small: float, large: float) -> float:
 
 
 def _growth(layer: LayerType, n: int = 128, d: int = 64) -> Claim:
-    here = count_multiplications(layer.run, n, d)
-    in_n = _exponent(here, count_multiplications(layer.run, 2 * n, d))
-    in_d = _exponent(here, count_multiplications(layer.run, n, 2 * d))
+    here = cost(layer.run, n, d)
+    in_n = _exponent(here, cost(layer.run, 2 * n, d))
+    in_d = _exponent(here, cost(layer.run, n, 2 * d))
     off = max(abs(in_n - layer.exponents[0]), abs(in_d - layer.exponents[1]))
     return Claim(
         "Table 1",
@@ -104,12 +102,8 @@ def _growth(layer: LayerType, n: int = 128, d: int = 64) -> Claim:
 
 
 def _kernel_and_neighbourhood(n: int = 128, d: int = 64) -> Claim:
-    in_k = count_multiplications(lambda x: convolutional(x, 6), n, d) / count_multiplications(
-        lambda x: convolutional(x, 3), n, d
-    )
-    in_r = count_multiplications(lambda x: restricted(x, 7), n, d) / count_multiplications(
-        lambda x: restricted(x, 2), n, d
-    )
+    in_k = cost(lambda x: convolutional(x, 6), n, d) / cost(lambda x: convolutional(x, 3), n, d)
+    in_r = cost(lambda x: restricted(x, 7), n, d) / cost(lambda x: restricted(x, 2), n, d)
     return Claim(
         "Table 1",
         "k and r enter as factors (k 3 → 6, r 5 → 15)",
@@ -122,7 +116,7 @@ def _kernel_and_neighbourhood(n: int = 128, d: int = 64) -> Claim:
 def crossover(d: int) -> int:
     """The shortest length at which self-attention costs at least what recurrence costs."""
     n = 1
-    while count_multiplications(self_attention, n, d) < count_multiplications(recurrent, n, d):
+    while cost(self_attention, n, d) < cost(recurrent, n, d):
         n += 1
     return n
 
@@ -138,24 +132,6 @@ def _crossover() -> Claim:
     )
 
 
-def longest_chain(result: Tensor) -> int:
-    """How many matrix products must follow one another to give this result (from its autograd graph)."""
-    products = ("MmBackward", "BmmBackward", "AddmmBackward", "ConvolutionBackward")
-    depth: dict[object, int] = {}
-    pending = [result.grad_fn]
-    while pending:
-        node = pending[-1]
-        before = [parent for parent, _ in getattr(node, "next_functions", ()) if parent is not None]
-        unknown = [parent for parent in before if parent not in depth]
-        if unknown:
-            pending.extend(unknown)
-            continue
-        pending.pop()
-        own = int(type(node).__name__.startswith(products))
-        depth[node] = own + max((depth[parent] for parent in before), default=0)
-    return depth[result.grad_fn]
-
-
 def _sequential_operations(layer: LayerType, n: int = 32, d: int = 8) -> Claim:
     chains = [longest_chain(layer.run(torch.randn(size, d, requires_grad=True))) for size in (n, 2 * n)]
     grows = _exponent(*chains)
@@ -168,16 +144,10 @@ def _sequential_operations(layer: LayerType, n: int = 32, d: int = 8) -> Claim:
     )
 
 
-def layers_to_connect(layer_at: Callable[[int], Callable[[Tensor], Tensor]], n: int, d: int = 2) -> int:
-    """How many layers until the last position depends on the first, as its gradient tells."""
-    x = torch.randn(n, d, dtype=torch.float64, requires_grad=True)
-    y, depth = x, 0
-    while True:
-        y = layer_at(depth)(y)
-        depth += 1
-        (gradient,) = torch.autograd.grad(y[-1].sum(), x, retain_graph=True)
-        if gradient[0].abs().sum() > 0:
-            return depth
+def recurrent_path(n: int, d: int = 4) -> int:
+    """The products a signal passes from the first input to the last state: only its graph is recorded."""
+    first, rest = torch.randn(1, d, requires_grad=True), torch.randn(n - 1, d)
+    return longest_chain(recurrent(torch.cat((first, rest)), trained=False)[-1])
 
 
 def _path_lengths() -> Iterator[Claim]:
@@ -185,15 +155,15 @@ def _path_lengths() -> Iterator[Claim]:
     yield Claim(
         "Table 1",
         "longest path, self-attention",
-        "1",
+        "O(1)",
         f"{connected[0]} at n = 16, {connected[1]} at n = 128",
         connected == [1, 1],
     )
-    steps = [longest_chain(recurrent(torch.randn(n, 4, requires_grad=True))[-1]) for n in (16, 128)]
+    steps = [recurrent_path(n) for n in (16, 128)]
     yield Claim(
         "Table 1",
         "longest path, recurrent",
-        "n",
+        "O(n)",
         f"{steps[0]} at n = 16, {steps[1]} at n = 128",
         steps == [16, 128],
     )
@@ -205,7 +175,7 @@ def _path_lengths() -> Iterator[Claim]:
     yield Claim(
         "Table 1",
         f"longest path, convolutional (dilated, k = {KERNEL})",
-        "log_k n",
+        "O(log_k n)",
         ", ".join(f"{layers} at n = {n}" for layers, n in zip(dilated, lengths, strict=True)),
         dilated == [2, 3, 4],
     )
@@ -215,7 +185,7 @@ def _path_lengths() -> Iterator[Claim]:
     yield Claim(
         "Table 1",
         f"longest path, restricted (r = {2 * RADIUS + 1})",
-        "n/r",
-        f"{base} at n = 33, {longer} at 65; {wider} with r = {4 * RADIUS + 1}",
+        "O(n/r)",
+        f"{base} at n = 33, {longer} at 65 (2×); {wider} with r = {4 * RADIUS + 1} (½)",
         longer == 2 * base and base == 2 * wider,
     )

@@ -9,7 +9,7 @@ import torch
 from transduce.errors import DependencyError, TransduceError
 from transduce.nn.masks import causal_mask, padding_mask
 from transduce.nn.positional import sinusoids
-from transduce.paper.cost import TABLE_1, count_multiplications
+from transduce.paper.cost import KERNEL, RADIUS, TABLE_1, cost
 from transduce.paper.positions import distances
 from transduce.training.schedule import paper_schedule
 
@@ -20,21 +20,32 @@ if TYPE_CHECKING:
 def write_plots(folder: str | Path) -> Iterator[Path]:
     """Write every picture as PNG into the folder; gives each path as soon as it is there."""
     try:
+        import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError:
         raise DependencyError(
             "plots need matplotlib, which is not installed", "run: pip install 'transduce[plot]'"
         ) from None
+    except ValueError as error:
+        raise DependencyError(
+            f"matplotlib does not start: {error}", "check MPLBACKEND and matplotlibrc"
+        ) from None
     folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise TransduceError(f"{folder} is a file, not a folder", "choose another name")
     for name, (size, draw) in _PLOTS.items():
-        figure = Figure(figsize=size, layout="constrained", dpi=120)
-        draw(figure.subplots())
         path = folder / f"{name}.png"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path)
-        except OSError as error:
-            raise TransduceError(f"cannot write {path}: {error.strerror}", "choose another folder") from error
+        # The same pictures for everyone, whatever their matplotlibrc.
+        with mpl.rc_context(mpl.rcParamsDefault):
+            figure = Figure(figsize=size, layout="constrained", dpi=120)
+            draw(figure.subplots())
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                figure.savefig(path)
+            except OSError as error:
+                raise TransduceError(
+                    f"cannot write {path}: {error.strerror}", "choose another folder"
+                ) from error
         yield path
 
 
@@ -103,12 +114,14 @@ def _target_mask(axes: "Axes") -> None:
 def _layer_costs(axes: "Axes") -> None:
     lengths, width = [2**power for power in range(4, 11)], 128
     for layer, marker in zip(TABLE_1, "osD^", strict=True):
-        counted = [count_multiplications(layer.run, n, width) for n in lengths]
+        counted = [cost(layer.run, n, width) for n in lengths]
         axes.loglog(lengths, counted, marker=marker, base=2, label=f"{layer.name}: {layer.complexity}")
     axes.axvline(width, color="gray", linestyle=":")
     axes.text(width * 1.05, axes.get_ylim()[0] * 1.5, "n = d", color="gray")
     axes.set(
-        xlabel="length n", ylabel="multiplications, counted", title=f"Table 1: cost of a layer (d = {width})"
+        xlabel="length n",
+        ylabel="multiplications, counted",
+        title=f"Table 1: cost of a layer (d = {width}, k = {KERNEL}, r = {2 * RADIUS + 1})",
     )
     axes.legend()
     axes.grid(alpha=0.3)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from transduce.config import TransformerConfig, Vocabulary
 from transduce.models.build import build
-from transduce.nn.positional import inverse_wavelengths, sinusoids
+from transduce.nn.positional import frequencies, sinusoids
 from transduce.paper.claim import Claim
 
 LENGTH, WIDTH = 1000, 512
@@ -51,27 +51,27 @@ def _norm(table: Tensor) -> Claim:
         "3.5",
         f"‖PE(pos)‖ = √(d/2) everywhere (d = {WIDTH})",
         f"{math.sqrt(WIDTH / 2):.4f}",
-        f"{norms.min():.4f} … {norms.max():.4f}",
+        f"{norms.min():.4f} to {norms.max():.4f}",
         (norms - math.sqrt(WIDTH / 2)).abs().max().item() < 1e-4,
     )
 
 
 def _wavelengths() -> Claim:
-    in_turns = 1 / inverse_wavelengths(WIDTH)
+    in_turns = 1 / frequencies(WIDTH)
     ratio = in_turns[1:] / in_turns[:-1]
     geometric = (ratio - ratio[0]).abs().max().item() < 1e-9
     return Claim(
         "3.5",
         "wavelengths rise geometrically from 2π",
         "to 10000·2π",
-        f"to {in_turns[-1]:.0f}·2π = 10000^((d−2)/d)·2π",
+        f"to {in_turns[-1]:.0f}·2π, as 2i ends at d − 2",
         geometric and in_turns[0].item() == 1.0 and 9000 < in_turns[-1].item() <= 10_000,
     )
 
 
 def _offset_is_linear(table: Tensor, offset: int = 17) -> Claim:
     """A rotation of each pair of dimensions, the same for every position."""
-    angle = offset * inverse_wavelengths(WIDTH)
+    angle = offset * frequencies(WIDTH)
     turns = torch.stack((angle.cos(), angle.sin(), -angle.sin(), angle.cos()), -1).view(-1, 2, 2)
     linear_map = torch.block_diag(*turns)  # type: ignore[no-untyped-call]  # (d, d)
     error = (table[:-offset] @ linear_map.T - table[offset:]).abs().max().item()

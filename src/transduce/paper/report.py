@@ -11,6 +11,9 @@ from rich.text import Text
 
 from transduce.paper.claim import Claim
 
+TITLE = "Attention Is All You Need, measured here"
+NARROW = 110  # columns: below that a table would be all folds
+
 
 def wide_console() -> Console:
     """Standard output; where that is a file or a pipe, wide enough for a line a claim."""
@@ -18,28 +21,27 @@ def wide_console() -> Console:
     return console if console.is_terminal else Console(width=150)
 
 
-def print_table(claims: Iterable[Claim], console: Console) -> list[Claim]:
-    """Measure the claims, then show them; gives them all."""
-    table = Table(title="Attention Is All You Need, measured here", title_style="bold", box=box.SIMPLE_HEAD)
-    table.add_column("section", no_wrap=True)
-    for column in ("claim", "paper", "measured"):
-        table.add_column(column)
-    table.add_column("holds", no_wrap=True)
-    shown: list[Claim] = []
+def measure(claims: Iterable[Claim], console: Console) -> list[Claim]:
+    """Measure the claims, saying on the console how far that is."""
+    measured: list[Claim] = []
     with console.status("measuring ...") as status:
         for claim in claims:
-            shown.append(claim)
-            table.add_row(claim.section, claim.claim, claim.paper, claim.measured, _verdict(claim))
-            status.update(f"measuring ... {len(shown)} claims so far, at {claim.section}")
-    console.print(table)
-    console.print(_summary(shown))
-    for claim in shown:
+            measured.append(claim)
+            status.update(f"measuring ... {len(measured)} done, at {claim.section}")
+    return measured
+
+
+def print_claims(claims: list[Claim], console: Console) -> None:
+    """A table, or two lines a claim in a narrow terminal; then what does not hold, and why."""
+    if console.width < NARROW:
+        _print_list(claims, console)
+    else:
+        console.print(_table(claims))
+    console.print(_summary(claims), highlight=False)
+    for claim in claims:
         if not claim.holds:
-            console.print(
-                Text(f"* {claim.section}, {claim.claim}: {claim.known_exception or 'unexpected'}"),
-                style="dim",
-            )
-    return shown
+            reason = claim.known_exception or "unexpected: please report it, with this output"
+            console.print(Text(f"* {claim.section}, {claim.claim}: {reason}"), style="dim")
 
 
 def to_json(claims: Iterable[Claim]) -> str:
@@ -47,14 +49,34 @@ def to_json(claims: Iterable[Claim]) -> str:
     return json.dumps([asdict(claim) for claim in claims], indent=2, ensure_ascii=False)
 
 
+def _table(claims: list[Claim]) -> Table:
+    table = Table(title=TITLE, title_style="bold", box=box.SIMPLE_HEAD)
+    table.add_column("section", no_wrap=True)
+    for column in ("claim", "paper", "measured"):
+        table.add_column(column, overflow="fold")
+    table.add_column("holds", no_wrap=True)
+    for claim in claims:
+        table.add_row(claim.section, claim.claim, claim.paper, claim.measured, _verdict(claim))
+    return table
+
+
+def _print_list(claims: list[Claim], console: Console) -> None:
+    console.print(TITLE, style="bold")
+    for claim in claims:
+        console.print(_verdict(claim), Text(f"{claim.section}: {claim.claim}"))
+        console.print(Text(f"    paper: {claim.paper} | here: {claim.measured}", style="dim"))
+
+
 def _verdict(claim: Claim) -> Text:
     if claim.holds:
         return Text("yes", style="green")
-    return Text("NO", style="bold red") if claim.surprising else Text("no*", style="yellow")
+    return Text("NO*", style="bold red") if claim.surprising else Text("no*", style="yellow")
 
 
 def _summary(claims: list[Claim]) -> str:
     hold = sum(claim.holds for claim in claims)
-    known = sum(bool(claim.known_exception) and not claim.holds for claim in claims)
-    unexpected = len(claims) - hold - known
-    return f"{len(claims)} claims: {hold} hold, {known} known exceptions, {unexpected} unexpected failures"
+    surprising = sum(claim.surprising for claim in claims)
+    known = len(claims) - hold - surprising
+    return (
+        f"claims: {len(claims)}, hold: {hold}, known exceptions: {known}, unexpected failures: {surprising}"
+    )
