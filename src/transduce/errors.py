@@ -25,3 +25,7 @@ class ArtifactError(TransduceError):
 
 class DependencyError(TransduceError):
     """An optional package that is not installed."""
+
+
+class DataError(TransduceError):
+    """Text files or tokenizers that cannot be used."""
