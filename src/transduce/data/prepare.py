@@ -1,0 +1,78 @@
+"""From a corpus to a prepared corpus: cleaned, tokenised, written as ids; in one pass and bounded memory."""
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from transduce.data.corpus import Corpus
+from transduce.data.doctor import CleanChunk, Doctor
+from transduce.data.prepared import Pairs, PairWriter
+from transduce.data.tokenizer import Tokenizer
+from transduce.errors import DataError
+
+_SHARES = 10_000
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Training and validation pairs, and how many were too long."""
+
+    train: Pairs
+    valid: Pairs
+    too_long: int
+
+
+def clean_lines(corpus: Corpus, doctor: Doctor | None = None) -> Iterator[CleanChunk]:
+    """The usable pairs of a corpus."""
+    doctor = doctor or Doctor()
+    for chunk in corpus.chunks():
+        yield doctor.treat(chunk)
+
+
+def is_held_out(source: str, share: float) -> bool:
+    """Whether a pair is kept for validation: its source decides, so that repetitions stay on one side."""
+    return zlib.crc32(source.encode()) % _SHARES < share * _SHARES
+
+
+def prepare(
+    folder: Path,
+    tokenizer: Tokenizer,
+    train: Corpus,
+    valid: Corpus | None = None,
+    *,
+    hold_out: float = 0.02,
+    max_length: int = 512,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Prepared:
+    """Write ``folder/train`` and ``folder/valid``; pairs with a side over ``max_length`` tokens are left out.
+
+    Without validation data, a share of the training pairs is held out. ``progress`` hears each chunk's size.
+    """
+    share = 0.0 if valid else hold_out
+    too_long = 0
+    sizes = tokenizer.vocabulary.source, tokenizer.vocabulary.target
+    with PairWriter(folder / "train", *sizes) as kept, PairWriter(folder / "valid", *sizes) as held:
+        for corpus, writer in ((train, kept), (valid, held)):
+            for chunk in clean_lines(corpus) if corpus else ():
+                sources, targets = (
+                    tokenizer.encode_source(chunk.sources),
+                    tokenizer.encode_target(chunk.targets),
+                )
+                fits = [max(len(s), len(t)) <= max_length for s, t in zip(sources, targets, strict=True)]
+                too_long += len(fits) - sum(fits)
+                out = [corpus is train and is_held_out(text, share) for text in chunk.sources]
+                for destination, wanted in ((writer, False), (held, True)):
+                    rows = [
+                        i
+                        for i, (fit, away) in enumerate(zip(fits, out, strict=True))
+                        if fit and away == wanted
+                    ]
+                    destination.write([sources[i] for i in rows], [targets[i] for i in rows])
+                progress(len(chunk.sources))
+    prepared = Prepared(Pairs.open(folder / "train"), Pairs.open(folder / "valid"), too_long)
+    if not len(prepared.train):
+        raise DataError("no usable pair is left to train on", "run: transduce check")
+    if not len(prepared.valid):
+        raise DataError("no pair is left for validation", "give validation files, or hold out a larger share")
+    return prepared

@@ -1,0 +1,103 @@
+"""The prepared corpus: token ids in files that are mapped into memory, written once, in bounded memory."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from transduce.errors import DataError
+
+Offsets = npt.NDArray[np.int64]
+
+
+class Sequences:
+    """Many sequences of ids, end to end in one file; another file says where each ends."""
+
+    def __init__(self, folder: Path, side: str) -> None:
+        try:
+            self.offsets = cast("Offsets", _mapped(folder / f"{side}.offsets", np.dtype(np.int64)))
+            (ids,) = folder.glob(f"{side}.uint*")
+            self._ids = _mapped(ids, np.dtype(ids.suffix[1:]))
+        except (OSError, ValueError, TypeError) as error:
+            raise DataError(f"{folder} holds no prepared corpus: {error}", "prepare it again") from error
+        if len(self.offsets) and self.offsets[-1] != len(self._ids):
+            raise DataError(
+                f"{ids} is {len(self._ids)} ids long, not {self.offsets[-1]}", "prepare the corpus again"
+            )
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __getitem__(self, index: int) -> npt.NDArray[np.generic]:
+        begin = self.offsets[index - 1] if index else 0
+        return self._ids[begin : self.offsets[index]]
+
+    @property
+    def lengths(self) -> Offsets:
+        """Of every sequence."""
+        return np.diff(self.offsets, prepend=0)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Sources and targets, in the same order."""
+
+    source: Sequences
+    target: Sequences
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @classmethod
+    def open(cls, folder: Path) -> "Pairs":
+        """What a `PairWriter` wrote."""
+        return cls(Sequences(folder, "source"), Sequences(folder, "target"))
+
+
+class _SequenceWriter:
+    def __init__(self, folder: Path, side: str, vocabulary: int) -> None:
+        self._dtype = np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.uint32)
+        self._ids = (folder / f"{side}.{self._dtype.name}").open("wb")
+        self._offsets = (folder / f"{side}.offsets").open("wb")
+        self._end = 0
+
+    def write(self, rows: list[list[int]]) -> None:
+        ends = np.cumsum([len(row) for row in rows], dtype=np.int64) + self._end
+        self._offsets.write(ends.tobytes())
+        self._ids.write(np.array([token for row in rows for token in row], dtype=self._dtype).tobytes())
+        self._end = int(ends[-1]) if len(ends) else self._end
+
+    def close(self) -> None:
+        self._ids.close()
+        self._offsets.close()
+
+
+class PairWriter:
+    """Writes pairs as they come; `Pairs.open` reads them."""
+
+    def __init__(self, folder: Path, source_vocabulary: int, target_vocabulary: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._source = _SequenceWriter(folder, "source", source_vocabulary)
+        self._target = _SequenceWriter(folder, "target", target_vocabulary)
+
+    def write(self, sources: list[list[int]], targets: list[list[int]]) -> None:
+        """Add pairs."""
+        self._source.write(sources)
+        self._target.write(targets)
+
+    def __enter__(self) -> "PairWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._source.close()
+        self._target.close()
+
+
+def _mapped(path: Path, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+    # An empty file cannot be mapped.
+    return np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
