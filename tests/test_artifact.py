@@ -237,7 +237,7 @@ def test_a_save_cut_off_at_any_moment_leaves_a_whole_model(folder, moment, monke
 
     # In this order: the weights are written, two files synced, two renamed, the folder synced.
     monkeypatch.setattr(artifact, "save_file", cut(artifact.save_file))
-    monkeypatch.setattr(artifact, "_sync", cut(artifact._sync))
+    monkeypatch.setattr(artifact, "sync", cut(artifact.sync))
     monkeypatch.setattr(Path, "replace", cut(Path.replace))
     with pytest.raises(KeyboardInterrupt):
         artifact.save(new, folder)
@@ -251,8 +251,8 @@ def test_a_save_cut_off_at_any_moment_leaves_a_whole_model(folder, moment, monke
 
 def test_files_reach_the_disk_before_they_take_their_names(tmp_path, monkeypatch):
     events = []
-    sync, replace = artifact._sync, Path.replace
-    monkeypatch.setattr(artifact, "_sync", lambda path: (events.append(("sync", path.name)), sync(path)))
+    sync, replace = artifact.sync, Path.replace
+    monkeypatch.setattr(artifact, "sync", lambda path: (events.append(("sync", path.name)), sync(path)))
     monkeypatch.setattr(Path, "replace", lambda a, b: (events.append(("name", b.name)), replace(a, b)))
     artifact.save(small_model(), tmp_path / "model")
     assert {events[0], events[1]} == {("sync", "config.json"), ("sync", "model.safetensors")}
@@ -303,7 +303,7 @@ def test_what_a_killed_save_leaves_does_not_stop_the_next(tmp_path):
 
 def test_a_failed_save_keeps_the_old_model(folder, monkeypatch):
     before = artifact.load(folder).output.weight
-    monkeypatch.setattr(artifact, "_sync", lambda path: (_ for _ in ()).throw(OSError(28, "No space left")))
+    monkeypatch.setattr(artifact, "sync", lambda path: (_ for _ in ()).throw(OSError(28, "No space left")))
     with pytest.raises(ArtifactError, match=r"cannot write .*: No space left; check"):
         artifact.save(small_model(seed=1), folder)
     assert torch.equal(artifact.load(folder).output.weight, before)

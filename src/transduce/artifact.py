@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from transduce.config import Settings, TransformerConfig, Vocabulary, validate
+from transduce.data.tokenizer import Tokenizer
 from transduce.errors import ArtifactError, ConfigError
 from transduce.models.build import build
 from transduce.models.transformer import Transformer
@@ -41,7 +42,7 @@ class Header(Settings):
     vocabulary: Vocabulary
 
 
-def save(model: Transformer, folder: str | Path) -> None:
+def save(model: Transformer, folder: str | Path, tokenizer: Tokenizer | None = None) -> None:
     """Write a model folder. An older model there is replaced, whole or not at all; other files stay."""
     folder = Path(folder).expanduser()
     model = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
@@ -59,6 +60,8 @@ def save(model: Transformer, folder: str | Path) -> None:
             raise ArtifactError(f"{folder} exists and is not a model folder", "choose another place")
         folder.mkdir(parents=True, exist_ok=True)
         with _Replacement(folder) as new:
+            if tokenizer is not None:
+                tokenizer.save(new)
             (new / CONFIG).write_text(text, encoding="utf-8")
             save_file(_weights(model), new / WEIGHTS, {"transduce": text})
             # safetensors writes for the owner's eyes only, whatever the user's umask says
@@ -83,6 +86,11 @@ def load(folder: str | Path) -> Transformer:
     return model.eval()
 
 
+def load_tokenizer(folder: str | Path) -> Tokenizer:
+    """The tokenizer of a model folder."""
+    return Tokenizer.load(Path(folder).expanduser())
+
+
 class _Replacement:
     """A folder inside ``folder`` whose files take their places once all of them are on the disk."""
 
@@ -101,10 +109,11 @@ class _Replacement:
         try:
             if failure[0] is None:
                 for path in self.new.iterdir():
-                    _sync(path)
-                for name in (WEIGHTS, CONFIG):
+                    sync(path)
+                others = {path.name for path in self.new.iterdir()} - {WEIGHTS, CONFIG}
+                for name in (*others, WEIGHTS, CONFIG):
                     (self.new / name).replace(self.folder / name)
-                _sync(self.folder)
+                sync(self.folder)
         finally:
             shutil.rmtree(self.new, ignore_errors=True)
 
@@ -157,8 +166,8 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
 
 
-def _sync(path: Path) -> None:
-    """See to it that the file or folder is on the disk, not only in memory."""
+def sync(path: Path) -> None:
+    """See to it that a file or folder is on the disk, not only in memory."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

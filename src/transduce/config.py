@@ -79,11 +79,21 @@ class TransformerConfig(Settings):
 
 
 class TrainingConfig(Settings):
-    """How the paper trained a row of Table 3."""
+    """How a model is trained: by default, as the paper trained a row of Table 3."""
 
     steps: Count = 100_000
     warmup: Count = 4_000
     label_smoothing: Probability = 0.1
+    schedule: Literal["inverse_sqrt", "cosine", "linear"] = "inverse_sqrt"  # after warm-up
+    learning_rate: Annotated[float, Field(gt=0, lt=1)] | None = None  # at its peak; the paper's if not given
+    max_tokens: Count = 4096  # in a batch that is computed at once
+    batch_tokens: Count | None = None  # real target tokens in a step; a single batch if not given
+    clip: Annotated[float, Field(ge=0)] = 1.0  # the gradient's largest norm; 0 for none
+    seed: Id = 1
+    validate_every: Count = 500  # steps
+    patience: Id = 0  # validations without progress before stopping; 0 for never
+    keep: Count = 5  # checkpoints
+    average: Count = 5  # of them, in the final model
 
 
 class RunConfig(Settings):

@@ -29,3 +29,11 @@ class DependencyError(TransduceError):
 
 class DataError(TransduceError):
     """Text files or tokenizers that cannot be used."""
+
+
+class CheckpointError(TransduceError):
+    """A checkpoint that cannot be written or read."""
+
+
+class TrainingError(TransduceError):
+    """A run that cannot go on."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli import paper
+from transduce.cli import check, paper, train
 from transduce.cli.errors import run
 
 app = typer.Typer(
@@ -13,7 +13,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("check")(check.check)
 app.command("paper")(paper.paper)
+app.command("train")(train.train)
 
 
 def _version(wanted: bool) -> None:

@@ -31,8 +31,7 @@ def parting_line(files: AlignedFiles) -> Parting | None:
     return Parting(
         str(longer),
         line,
-        f"{files.source} has {len(source):,} lines, {files.target} {len(target):,}; "
-        f"they stop fitting at line {line:,} of {longer}: {_line(longer, line)!r}",
+        f"{_line(longer, line)} (here {len(source):,} source and {len(target):,} target lines stop fitting)",
     )
 
 

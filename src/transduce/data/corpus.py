@@ -6,7 +6,7 @@ Lines end at a line feed and nowhere else: a CR or U+2028 inside a line does not
 import gzip
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,7 @@ class Chunk(NamedTuple):
     targets: list[bytes]
     first_line: int  # counted from 1, in `where`
     where: str
+    where_target: str
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class AlignedFiles:
                     raise self._unequal(line, len(sources), len(targets), source, target)
                 if not sources:
                     return
-                yield Chunk(sources, targets, line, str(self.source))
+                yield Chunk(sources, targets, line, str(self.source), str(self.target))
                 line += len(sources)
 
     def _unequal(
@@ -74,7 +75,8 @@ class Tsv:
                         raise DataError(
                             f"{self.path}, line {line + offset}: no tab", "separate source and target by one"
                         )
-                yield Chunk([c[0] for c in columns], [c[1] for c in columns], line, str(self.path))
+                name = str(self.path)
+                yield Chunk([c[0] for c in columns], [c[1] for c in columns], line, name, name)
                 line += len(lines)
 
 
@@ -92,7 +94,8 @@ class JsonLines:
             line = 1
             while lines := _lines(file, size, self.path):
                 pairs = [self._pair(text, line + offset) for offset, text in enumerate(lines)]
-                yield Chunk([p[0] for p in pairs], [p[1] for p in pairs], line, str(self.path))
+                name = str(self.path)
+                yield Chunk([p[0] for p in pairs], [p[1] for p in pairs], line, name, name)
                 line += len(lines)
 
     def _pair(self, text: bytes, line: int) -> tuple[bytes, bytes]:
@@ -116,10 +119,29 @@ class Corpus:
 
     parts: tuple[Part, ...]
 
+    @classmethod
+    def of(
+        cls, sources: Sequence[Path], targets: Sequence[Path], both: Sequence[Path], what: str
+    ) -> "Corpus | None":
+        """Aligned files in pairs, then files that hold both sides; ``None`` if there are none at all."""
+        if len(sources) != len(targets):
+            raise DataError(
+                f"{len(sources)} source and {len(targets)} target files were given for {what}",
+                "give them in pairs",
+            )
+        aligned = [AlignedFiles(source, target) for source, target in zip(sources, targets, strict=True)]
+        parts = (*aligned, *(_both_sides(path) for path in both))
+        return cls(parts) if parts else None
+
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         """All pairs of all parts."""
         for part in self.parts:
             yield from part.chunks(size)
+
+
+def _both_sides(path: Path) -> Part:
+    is_json = path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".json"))
+    return JsonLines(path) if is_json else Tsv(path)
 
 
 def open_binary(path: Path) -> IO[bytes]:

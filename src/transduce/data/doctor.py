@@ -33,6 +33,7 @@ class Finding:
     problem: str
     remedy: str
     dropped: bool = False  # pairs like this are left out of training
+    fatal: bool = False  # there is no training on this
     count: int = 0
     examples: list[Example] = field(default_factory=list)
 
@@ -40,7 +41,7 @@ class Finding:
         """Count one more, and keep the first few to show."""
         self.count += 1
         if len(self.examples) < EXAMPLES:
-            self.examples.append(Example(where, line, text if len(text) <= 60 else f"{text[:57]}..."))
+            self.examples.append(Example(where, line, text if len(text) <= 100 else f"{text[:97]}..."))
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Doctor:
     def __init__(self) -> None:
         self.pairs = 0
         self.unequal = Finding(
-            "unequal numbers of lines", "remove the surplus line, or restore the missing one"
+            "unequal numbers of lines", "remove the surplus line, or restore the missing one", fatal=True
         )
         self.broken = Finding("broken UTF-8", "convert the file to UTF-8, with iconv for one", dropped=True)
         self.empty = Finding("empty on one side or both", "remove these lines from both files", dropped=True)
@@ -92,6 +93,7 @@ class Doctor:
         )
         self._characters: set[str] = set()
         self._hashes: list[Hashes] = []
+        self._places: list[tuple[str, npt.NDArray[np.int64]]] = []  # where each hash's pair came from
 
     def report(self) -> Report:
         """What was found so far; kinds of trouble that were not met are left out."""
@@ -106,8 +108,7 @@ class Doctor:
         if not self.unequal.count:
             for chunk in train.chunks():
                 self.treat(chunk)
-            seen = np.sort(np.concatenate(self._hashes)) if self._hashes else np.empty(0, np.int64)
-            self.repeated.count = len(seen) - len(np.unique(seen))
+            seen = self._find_repeated()
             for name, corpus in others.items():
                 self._compare(name, corpus.chunks(), seen)
         return self.report()
@@ -115,7 +116,8 @@ class Doctor:
     def treat(self, chunk: Chunk) -> CleanChunk:
         """Note what is wrong with these pairs; gives those that can be used."""
         self.pairs += len(chunk.sources)
-        sources, targets = self._decode(chunk.sources, chunk), self._decode(chunk.targets, chunk)
+        sources = self._decode(chunk.sources, chunk.where, chunk.first_line)
+        targets = self._decode(chunk.targets, chunk.where_target, chunk.first_line)
         kept = CleanChunk([], [], [])
         for line, source, target in zip(range(chunk.first_line, 1 << 62), sources, targets, strict=False):
             if source is None or target is None:
@@ -130,22 +132,34 @@ class Doctor:
         self._note(kept, chunk.where)
         return kept
 
+    def _find_repeated(self) -> Hashes:
+        """Note pairs that stand in several places; gives the hashes of all pairs."""
+        hashes = np.concatenate(self._hashes) if self._hashes else np.empty(0, np.int64)
+        seen, first = np.unique(hashes, return_index=True)
+        again = np.setdiff1d(np.arange(len(hashes)), first)
+        starts = np.cumsum([0, *(len(lines) for _, lines in self._places)])
+        for index in again.tolist():
+            chunk = int(np.searchsorted(starts, index, side="right")) - 1
+            where, lines = self._places[chunk]
+            self.repeated.add(where, int(lines[index - starts[chunk]]), "")
+        return seen
+
     def _compare_line_counts(self, part: object) -> None:
         if isinstance(part, AlignedFiles) and (parting := parting_line(part)):
             self.unequal.add(parting.where, parting.line, parting.description)
 
-    def _decode(self, lines: list[bytes], chunk: Chunk) -> list[str | None]:
+    def _decode(self, lines: list[bytes], where: str, first_line: int) -> list[str | None]:
         try:
             return [*b"\n".join(lines).decode().split("\n")] if lines else []
         except UnicodeDecodeError:
-            return [self._decode_one(text, line, chunk) for line, text in enumerate(lines, chunk.first_line)]
+            return [self._decode_one(text, where, line) for line, text in enumerate(lines, first_line)]
 
-    def _decode_one(self, text: bytes, line: int, chunk: Chunk) -> str | None:
+    def _decode_one(self, text: bytes, where: str, line: int) -> str | None:
         try:
             return text.decode()
         except UnicodeDecodeError as error:
             shown = text[max(0, error.start - 20) :].decode(errors="backslashreplace")
-            self.broken.add(chunk.where, line, f"byte {error.start + 1}: {shown}")
+            self.broken.add(where, line, f"byte {error.start + 1}: {shown}")
             return None
 
     def _look(self, source: str, target: str, where: str, line: int) -> None:
@@ -164,6 +178,7 @@ class Doctor:
         if not kept.sources:
             return
         self._hashes.append(_hashes(kept.sources, kept.targets))
+        self._places.append((where, np.array(kept.lines)))
         self._characters.update(*kept.sources)
         source, target = (np.array([len(text) for text in side]) for side in (kept.sources, kept.targets))
         ratios = np.log(source / target)

@@ -1,11 +1,34 @@
-"""Learning-rate schedules (section 5.3)."""
+"""Learning-rate schedules (section 5.3). The first step is 1."""
+
+import math
+from collections.abc import Callable
+
+from transduce.config import TrainingConfig
+
+Schedule = Callable[[int], float]
 
 
 def paper_schedule(step: int, *, d_model: int, warmup: int) -> float:
     """``d_model^-0.5 · min(step^-0.5, step · warmup^-1.5)`` (equation 3).
 
-    Rises in a straight line for ``warmup`` steps, then falls with the square root. The first step is 1.
+    Rises in a straight line for ``warmup`` steps, then falls with the square root.
     """
     if step < 1:
         raise ValueError(f"steps are counted from 1, not {step}")
     return float(d_model**-0.5 * min(step**-0.5, step * warmup**-1.5))
+
+
+def make_schedule(training: TrainingConfig, d_model: int) -> Schedule:
+    """The configured schedule: each rises in a straight line to its peak, and differs in how it falls."""
+    warmup, steps = training.warmup, training.steps
+    peak = training.learning_rate or paper_schedule(warmup, d_model=d_model, warmup=warmup)
+
+    def fall(step: int) -> float:
+        done = min(1.0, (step - warmup) / max(1, steps - warmup))
+        if training.schedule == "cosine":
+            return (1 + math.cos(math.pi * done)) / 2
+        if training.schedule == "linear":
+            return 1 - done
+        return math.sqrt(warmup / step)
+
+    return lambda step: peak * (step / warmup if step < warmup else fall(step))

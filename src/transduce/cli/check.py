@@ -1,0 +1,50 @@
+"""``transduce check``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+File = typer.Option(metavar="FILE")
+
+
+def check(
+    source: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Source text, plain or gzip.")
+    ] = None,
+    target: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Target text, as many lines.")
+    ] = None,
+    pairs: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Both sides in one .tsv or .jsonl.")
+    ] = None,
+    valid_source: Annotated[list[Path] | None, File] = None,
+    valid_target: Annotated[list[Path] | None, File] = None,
+    test_source: Annotated[list[Path] | None, File] = None,
+    test_target: Annotated[list[Path] | None, File] = None,
+) -> None:
+    """Look for trouble in a parallel corpus: what, where, and what to do about it.
+
+    Exit code 1 if something was found, 2 if the files cannot be read.
+
+    Example: transduce check --source train.en --target train.de --valid-source val.en --valid-target val.de
+    """
+    from rich.console import Console
+
+    from transduce.data.corpus import Corpus
+    from transduce.data.doctor import Doctor
+    from transduce.data.report import print_report
+    from transduce.errors import DataError
+
+    train = Corpus.of(source or [], target or [], pairs or [], "training")
+    if train is None:
+        raise DataError("no files were given", "name them: --source FILE --target FILE, or --pairs FILE")
+    others = {
+        "validation": Corpus.of(valid_source or [], valid_target or [], [], "validation"),
+        "test": Corpus.of(test_source or [], test_target or [], [], "test"),
+    }
+    with Console(stderr=True).status("looking ..."):
+        report = Doctor().examine(train, {name: corpus for name, corpus in others.items() if corpus})
+    print_report(report, Console(soft_wrap=False))
+    if report.findings:
+        raise typer.Exit(1)

@@ -1,0 +1,66 @@
+"""What a run shows while it goes: a bar on a terminal, plain lines elsewhere."""
+
+import math
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from transduce.training import checkpoint
+from transduce.training.trainer import Validation
+
+
+class Display:
+    """Loss, perplexity, learning rate, tokens a second and the time that is left."""
+
+    def __init__(self, console: Console, steps: int) -> None:
+        self._console = console
+        self._bar = Progress(
+            TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=steps, figures="")
+        self._last = (time.monotonic(), 0)
+        self._steps = steps
+
+    def __enter__(self) -> "Display":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def say(self, message: str) -> None:
+        """See `transduce.training.trainer.Watcher`."""
+        self._console.print(message, highlight=False, soft_wrap=True)
+
+    def stepped(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> None:
+        """See `transduce.training.trainer.Watcher`."""
+        if "loss" not in metrics:
+            return
+        then, tokens = self._last
+        now = time.monotonic()
+        speed = (progress.tokens - tokens) / max(now - then, 1e-9) if tokens else 0.0
+        self._last = (now, progress.tokens)
+        figures = (
+            f"loss {metrics['loss']:.3f}  perplexity {math.exp(min(metrics['loss'], 100)):.1f}  "
+            f"rate {metrics['learning_rate']:.1e}  {speed:,.0f} tokens/s"
+        )
+        self._bar.update(self._task, completed=progress.step, figures=figures)
+        if not self._console.is_terminal:
+            self.say(f"step {progress.step}/{self._steps}  {figures}")
+
+    def validated(self, progress: checkpoint.Progress, validation: Validation) -> None:
+        """See `transduce.training.trainer.Watcher`."""
+        best = "  (best so far)" if progress.best_step == progress.step else ""
+        self.say(
+            f"step {progress.step:,}: validation loss {validation.loss:.4f}, perplexity "
+            f"{validation.perplexity:.2f}, accuracy {validation.accuracy:.1%}{best}"
+        )
