@@ -1,6 +1,7 @@
 import copy
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from safetensors.torch import load_file, save_file
 from builders import random_tokens, small_config, small_model
 from transduce import artifact
 from transduce.config import Vocabulary
+from transduce.data.tokenizer import train
 from transduce.errors import ArtifactError
 from transduce.models.build import build
+
+TOKENIZER = train(["abc"], ["def"], kind="char")
 
 
 @given(
@@ -247,6 +251,30 @@ def test_a_save_cut_off_at_any_moment_leaves_a_whole_model(folder, moment, monke
     assert loaded.config == expected.config
     for name, parameter in loaded.named_parameters():
         assert torch.equal(parameter, expected.get_parameter(name))
+
+
+@pytest.mark.parametrize("moment", range(7))
+def test_a_first_save_killed_at_any_moment_can_be_done_again(tmp_path, moment):
+    """With a tokenizer, whose file comes before the weights."""
+    folder = tmp_path / "model"
+    if process := os.fork():
+        assert os.waitpid(process, 0)[1] == signal.SIGKILL
+    else:
+        calls = iter(range(100))
+        real = artifact.save_file, artifact.sync, Path.replace
+
+        def mortal(function):
+            return lambda *a: os.kill(os.getpid(), signal.SIGKILL) if next(calls) == moment else function(*a)
+
+        artifact.save_file, artifact.sync, Path.replace = map(mortal, real)
+        artifact.save(small_model(), folder, TOKENIZER)
+    if (folder / "model.safetensors").exists():
+        artifact.load(folder)
+    newer = small_model(seed=1)
+    artifact.save(newer, folder, TOKENIZER)
+    assert torch.equal(artifact.load(folder).output.weight, newer.output.weight)
+    assert artifact.load_tokenizer(folder).vocabulary == TOKENIZER.vocabulary
+    assert sorted(names(folder)) == ["config.json", "model.safetensors", "tokenizer.json"]
 
 
 def test_files_reach_the_disk_before_they_take_their_names(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from transduce.config import Settings, TransformerConfig, Vocabulary, validate
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer import JOINT, SOURCE, TARGET, Tokenizer
 from transduce.errors import ArtifactError, ConfigError
 from transduce.models.build import build
 from transduce.models.transformer import Transformer
@@ -132,15 +132,21 @@ def _may_write(folder: Path) -> bool:
     """It is new, empty, or holds a model of ours (or what a save that was cut off left)."""
     if not folder.exists():
         return True
-    if not folder.is_dir():
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    if CONFIG in names:
+        return _is_ours((folder / CONFIG).read_bytes())
+    if WEIGHTS in names:  # a first save that was cut off before its last file
+        with suppress(ArtifactError):
+            return bool(_stored_header(folder / WEIGHTS))
+    cut_off = {name for name in names if name.startswith(".saving-")}
+    return not names or (bool(cut_off) and names - cut_off <= {JOINT, SOURCE, TARGET})
+
+
+def _is_ours(config: bytes) -> bool:
+    try:
+        return {"format", "transduce"} <= set(json.loads(config))
+    except (ValueError, TypeError, RecursionError):
         return False
-    config = folder / CONFIG
-    if config.exists():
-        try:
-            return {"format", "transduce"} <= set(json.loads(config.read_bytes()))
-        except (ValueError, TypeError, RecursionError):
-            return False
-    return all(path.name.startswith(".saving-") for path in folder.iterdir())
 
 
 def _check_weights(model: Transformer, folder: Path) -> None:
@@ -183,6 +189,8 @@ def _read_header(folder: Path) -> Header:
     try:
         readable = _parse(path.read_text(encoding="utf-8-sig"), path)
     except FileNotFoundError:
+        if (folder / WEIGHTS).exists():  # a first save that was cut off before its last file
+            return _stored_header(folder / WEIGHTS)
         raise ArtifactError(
             f"{folder} is not a model folder: it has no {CONFIG}",
             f"give the folder that holds {CONFIG} and {WEIGHTS}",

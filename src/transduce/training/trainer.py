@@ -79,14 +79,13 @@ class Trainer:
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
         path = checkpoint.newest(self.folder / "checkpoints", self.watcher.say)
-        if path is None:
-            return
-        self.progress = checkpoint.restore(path, self.model, self.optimizer, self.generator)
+        if path is not None:
+            self.progress = checkpoint.restore(path, self.model, self.optimizer, self.generator)
+            self.watcher.say(f"going on from step {self.progress.step:,}")
         metrics = self.folder / "metrics.jsonl"
         if metrics.exists():  # what was logged after the checkpoint will be logged again
             with metrics.open("r+b") as file:
                 file.truncate(self.progress.metrics_bytes)
-        self.watcher.say(f"going on from step {self.progress.step:,}")
 
     def run(self) -> None:
         """Train to the end, when ``best`` and ``final`` are model folders; or until a stop is requested."""
