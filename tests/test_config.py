@@ -69,7 +69,10 @@ def test_an_empty_file_is_the_base_model(tmp_path):
     [
         ("[model]\nd_modle = 4", "unknown key 'model.d_modle'; did you mean 'd_model'?"),
         ("[modell]\nd_model = 4", "unknown key 'modell'; did you mean 'model'?"),
-        ("[training]\nzzz = 4", "unknown key 'training.zzz'; known: steps, warmup, label_smoothing"),
+        (
+            "[training]\nzzz = 4",
+            "unknown key 'training.zzz'; known: steps, warmup, label_smoothing, schedule",
+        ),
         ('preset = "bsae"', "no preset 'bsae'; did you mean 'base'?"),
         ('preset = "a1"', "no preset 'a1'; did you mean 'A1'?"),
         ('preset = ["small"]', "run.toml: there is no preset ['small']; did you mean 'small'?"),
@@ -155,5 +158,19 @@ def test_options_are_added_deliberately():
         "max_length",
         "share",
     ]
-    assert list(TrainingConfig.model_fields) == ["steps", "warmup", "label_smoothing"]
+    assert list(TrainingConfig.model_fields) == [
+        "steps",
+        "warmup",
+        "label_smoothing",
+        "schedule",
+        "learning_rate",
+        "max_tokens",
+        "batch_tokens",
+        "clip",
+        "seed",
+        "validate_every",
+        "patience",
+        "keep",
+        "average",
+    ]
     assert list(Vocabulary.model_fields) == ["source", "target", "pad", "bos", "eos"]

@@ -12,7 +12,8 @@ from transduce.data.tokenizer import Tokenizer, train
 from transduce.errors import DataError
 
 KINDS = ("bpe", "unigram", "wordpiece", "char", "byte")
-_WORDS = "the a dog cat man house green runs sees under bridge water, children's play; über große 7 Straße".split()
+_WORDS = ["the", "a", "dog", "cat", "man", "house", "green", "runs", "sees", "under", "bridge", "water,"]
+_WORDS += ["children's", "play;", "über", "große", "7", "Straße"]
 
 
 def sentences(count: int, seed: int = 0) -> list[str]:

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.training.loss import label_smoothed_cross_entropy
+from transduce.training.loss import chunked_loss, label_smoothed_cross_entropy
 
 
 @given(size=st.integers(2, 30), smoothing=st.floats(0, 0.9), seed=st.integers(0, 99))
@@ -19,3 +19,42 @@ def test_cross_entropy_against_the_smoothed_distribution(size, smoothing, seed):
         losses.append(-(smoothed * logits[b, t].log_softmax(-1)).sum())
     found = label_smoothed_cross_entropy(logits, targets, pad=0, smoothing=smoothing)
     assert found.item() == pytest.approx(torch.stack(losses).mean().item())
+
+
+@given(
+    rows=st.integers(1, 4),
+    length=st.integers(1, 6),
+    size=st.integers(2, 20),
+    smoothing=st.floats(0, 0.9),
+    chunk=st.integers(1, 30),
+    seed=st.integers(0, 99),
+)
+def test_in_chunks_it_is_the_same_with_its_gradients(rows, length, size, smoothing, chunk, seed):
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(rows, length, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    output = torch.randn(size, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(0, size, (rows, length), generator=generator)
+    targets[0, 0] = 1
+    tokens = int((targets != 0).sum())
+    loss = chunked_loss(hidden, output, targets, pad=0, smoothing=smoothing, chunk=chunk)
+    logits = hidden @ output.T
+    expected = label_smoothed_cross_entropy(logits, targets, pad=0, smoothing=smoothing) * tokens
+    torch.testing.assert_close(loss.smoothed, expected)
+    for one, other in zip(
+        torch.autograd.grad(loss.smoothed * 0.7, (hidden, output)),
+        torch.autograd.grad(expected * 0.7, (hidden, output)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+    assert loss.tokens == tokens
+    plain = label_smoothed_cross_entropy(logits, targets, pad=0, smoothing=0.0) * tokens
+    assert loss.negative_log_likelihood == pytest.approx(plain.item())
+    assert loss.correct == int((logits.argmax(-1) == targets)[targets != 0].sum())
+
+
+def test_without_gradients_none_are_made():
+    with torch.no_grad():
+        loss = chunked_loss(
+            torch.randn(1, 2, 3), torch.randn(5, 3), torch.tensor([[1, 2]]), pad=0, smoothing=0.1
+        )
+    assert not loss.smoothed.requires_grad

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli import check, paper, train
+from transduce.cli import check, demo, paper, train
 from transduce.cli.errors import run
 
 app = typer.Typer(
@@ -14,6 +14,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("check")(check.check)
+app.command("demo")(demo.demo)
 app.command("paper")(paper.paper)
 app.command("train")(train.train)
 
@@ -26,7 +27,10 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True, epilog="Example: transduce paper --plots figures")
+@app.callback(
+    invoke_without_command=True,
+    epilog="Example: transduce train --source train.en --target train.de --out runs/en-de",
+)
 def transduce(
     context: typer.Context,
     version: Annotated[

@@ -1,0 +1,1 @@
+"""Bundled tasks that need no download: pairs of texts, made on the spot."""

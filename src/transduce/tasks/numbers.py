@@ -1,0 +1,31 @@
+"""Numbers as many languages group and point them → plain digits."""
+
+import random
+from collections.abc import Iterator
+from decimal import Decimal
+
+from transduce.errors import DependencyError
+
+LOCALES = (
+    "en", "de", "fr", "es", "it", "pt", "nl", "sv", "da", "nb", "fi", "pl", "cs", "hu", "ru", "tr", "ja",
+    "hi", "de_CH", "en_IN",
+)  # fmt: skip
+
+
+def number_pairs(count: int, seed: int) -> Iterator[tuple[str, str]]:
+    """A number such as ``1.234.567,89``, and ``1234567.89``.
+
+    All have decimals and at least two groups: 1,234 alone is a thousand in one language and one in another.
+    """
+    try:
+        from babel.numbers import format_decimal
+    except ImportError:
+        raise DependencyError(
+            "numbers need Babel, which is not installed", "run: pip install 'transduce[demo]'"
+        ) from None
+    generator = random.Random(seed)
+    for _ in range(count):
+        whole = generator.randrange(10**6, 10 ** generator.randint(7, 12))
+        value = Decimal(whole) + Decimal(generator.randint(1, 99)) / 100
+        text = format_decimal(value, format="#,##0.00", locale=generator.choice(LOCALES))
+        yield text, f"{value:.2f}"

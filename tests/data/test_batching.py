@@ -1,0 +1,163 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transduce.config import Vocabulary
+from transduce.data.batching import Batch, collate, group_steps, padding_share, plan_batches
+from transduce.data.corpus import AlignedFiles, Corpus
+from transduce.data.prepare import prepare
+from transduce.data.prepared import Pairs, PairWriter
+from transduce.data.tokenizer import train
+
+lengths_of_pairs = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), max_size=200).map(
+    lambda pairs: np.array(pairs, np.int64).reshape(-1, 2).T
+)
+places = {"max_tokens": st.integers(1, 300), "seed": st.integers(0, 2**32), "epoch": st.integers(0, 1000)}
+
+
+@given(lengths=lengths_of_pairs, **places)
+def test_every_pair_is_in_one_batch(lengths, max_tokens, seed, epoch):
+    batches = plan_batches(*lengths, max_tokens=max_tokens, seed=seed, epoch=epoch)
+    assert all(len(batch) for batch in batches)
+    assert sorted(index for batch in batches for index in batch.tolist()) == list(range(lengths.shape[1]))
+
+
+@given(lengths=lengths_of_pairs, **places)
+def test_no_batch_is_over_its_budget(lengths, max_tokens, seed, epoch):
+    source, target = lengths
+    for batch in plan_batches(source, target, max_tokens=max_tokens, seed=seed, epoch=epoch):
+        if len(batch) > 1:
+            assert len(batch) * source[batch].max() <= max_tokens
+            assert len(batch) * target[batch].max() <= max_tokens
+
+
+@given(lengths=lengths_of_pairs, **places)
+def test_the_order_is_a_function_of_seed_and_epoch(lengths, max_tokens, seed, epoch):
+    first, second = (
+        plan_batches(*lengths.copy(), max_tokens=max_tokens, seed=seed, epoch=epoch) for _ in range(2)
+    )
+    assert [batch.tolist() for batch in first] == [batch.tolist() for batch in second]
+
+
+@given(seed=st.integers(0, 2**32), epoch=st.integers(0, 1000))
+@settings(max_examples=20)
+def test_another_seed_or_epoch_is_another_order(seed, epoch):
+    lengths = np.random.default_rng(0).integers(1, 30, (2, 500))
+    plans = {
+        str([batch.tolist() for batch in plan_batches(*lengths, max_tokens=200, seed=s, epoch=e)])
+        for s, e in ((seed, epoch), (seed + 1, epoch), (seed, epoch + 1), (seed + 1, epoch + 1))
+    }
+    assert len(plans) == 4
+
+
+def test_pairs_meet_others_in_every_epoch():
+    lengths = np.random.default_rng(0).integers(1, 10, (2, 5000))
+    first, second = (
+        {frozenset(batch.tolist()) for batch in plan_batches(*lengths, max_tokens=100, seed=1, epoch=epoch)}
+        for epoch in (0, 1)
+    )
+    assert len(first & second) < len(first) / 10
+
+
+def test_batches_come_in_any_order_of_length():
+    lengths = np.random.default_rng(0).integers(1, 50, (2, 2000))
+    batches = plan_batches(*lengths, max_tokens=400, seed=1, epoch=0)
+    longest = np.array([lengths[:, batch].max() for batch in batches])
+    assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.3
+
+
+def test_no_pairs_no_batches():
+    nothing = np.empty(0, np.int64)
+    assert plan_batches(nothing, nothing, max_tokens=100, seed=0, epoch=0) == []
+    assert group_steps([], nothing, 10) == []
+    assert padding_share([], nothing) == 0
+
+
+def test_padding_by_hand():
+    lengths = np.array([4, 2, 3, 3])
+    assert padding_share([np.array([0, 1])], lengths) == pytest.approx(2 / 8)
+    assert padding_share([np.array([0, 1]), np.array([2, 3])], lengths) == pytest.approx(2 / 14)
+
+
+def test_little_of_real_data_is_padding(shared, tmp_path):
+    folder = shared / "data" / "multi30k-en-de"
+    corpus = Corpus((AlignedFiles(folder / "train.en.gz", folder / "train.de.gz"),))
+    first = next(corpus.chunks(5000))
+    tokenizer = train(
+        *([line.decode() for line in side] for side in (first.sources, first.targets)), kind="bpe", size=2000
+    )
+    pairs = prepare(tmp_path, tokenizer, corpus, corpus).train
+    assert len(pairs) == 29_000
+    source, target = pairs.source.lengths, pairs.target.lengths
+    for epoch in range(2):
+        batches = plan_batches(source, target, max_tokens=4096, seed=1, epoch=epoch)
+        assert padding_share(batches, source) < 0.05
+        assert padding_share(batches, target) < 0.05
+
+
+@st.composite
+def pairs_to_collate(draw):
+    """Rows as a tokenizer gives them: no special tokens inside, eos at the end; bos may be eos."""
+    pad, bos, eos = draw(st.sampled_from([(0, 1, 2), (0, 2, 2), (1, 0, 2), (3, 3 - 1, 0), (7, 5, 5)]))
+    row = st.lists(st.integers(8, 19), max_size=6).map(lambda ids: [*ids, eos])
+    pairs = draw(st.lists(st.tuples(row, row), min_size=1, max_size=6))
+    return Vocabulary(source=20, target=20, pad=pad, bos=bos, eos=eos), pairs
+
+
+def prepared(folder, pairs):
+    with PairWriter(folder, 20, 20) as writer:
+        writer.write([source for source, _ in pairs], [target for _, target in pairs])
+    return Pairs.open(folder)
+
+
+@given(data=pairs_to_collate(), order=st.randoms(use_true_random=False))
+def test_a_batch_holds_its_pairs(data, order, tmp_path_factory):
+    vocabulary, pairs = data
+    indices = list(range(len(pairs)))
+    order.shuffle(indices)
+    batch = collate(prepared(tmp_path_factory.mktemp("pairs"), pairs), np.array(indices), vocabulary)
+    assert batch.source.dtype == batch.target.dtype == batch.labels.dtype == torch.int64
+    assert batch.target.shape == batch.labels.shape
+    width = max(len(target) for _, target in pairs)
+    assert batch.labels.shape[1] == width
+    assert batch.source.shape[1] == max(len(source) for source, _ in pairs)
+    for row, index in enumerate(indices):
+        source, target = pairs[index]
+        padding = [vocabulary.pad] * (width - len(target))
+        assert batch.source[row].tolist() == source + [vocabulary.pad] * (batch.source.shape[1] - len(source))
+        assert batch.labels[row].tolist() == target + padding
+        assert batch.target[row].tolist() == [vocabulary.bos, *target[:-1], *padding]
+
+
+def test_a_batch_by_hand(tmp_path):
+    pairs = prepared(tmp_path, [([5, 2], [7, 8, 9, 2]), ([5, 6, 6, 2], [8, 2])])
+    batch = collate(pairs, np.array([1, 0]), Vocabulary(source=20, target=20))
+    assert batch.source.tolist() == [[5, 6, 6, 2], [5, 2, 0, 0]]
+    assert batch.target.tolist() == [[1, 8, 0, 0], [1, 7, 8, 9]]
+    assert batch.labels.tolist() == [[8, 2, 0, 0], [7, 8, 9, 2]]
+    assert all(a is b for a, b in zip(vars(batch.to("cpu")).values(), vars(batch).values(), strict=True))
+
+
+@given(lengths=lengths_of_pairs, batch_tokens=st.integers(1, 500), **places)
+def test_steps_reach_their_tokens_and_lose_nothing(lengths, batch_tokens, max_tokens, seed, epoch):
+    source, target = lengths
+    batches = plan_batches(source, target, max_tokens=max_tokens, seed=seed, epoch=epoch)
+    steps = group_steps(batches, target, batch_tokens)
+    assert [batch for step in steps for batch in step] == batches
+    for number, step in enumerate(steps, 1):
+        tokens = [int(target[batch].sum()) for batch in step]
+        assert step
+        assert sum(tokens) >= batch_tokens or number == len(steps)
+        assert sum(tokens[:-1]) < batch_tokens
+
+
+@given(rows=st.integers(1, 9))
+def test_a_batch_is_split_in_halves(rows):
+    batch = Batch(torch.rand(rows, 4), torch.rand(rows, 3), torch.rand(rows, 3))
+    halves = batch.split()
+    assert [len(half.source) for half in halves] == [rows // 2, rows - rows // 2]
+    for name in ("source", "target", "labels"):
+        parts = [getattr(half, name) for half in halves]
+        assert torch.equal(torch.cat(parts), getattr(batch, name))
