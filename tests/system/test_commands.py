@@ -34,15 +34,17 @@ def test_help_shows_every_command_and_imports_no_torch():
         text=True,
         check=True,
     )
-    assert "paper" in result.stdout
+    for command in ("check", "demo", "paper", "train"):
+        assert f"  {command}  " in result.stdout
     assert "Example:" in result.stdout
     imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
     assert "typer" in imported
     assert "torch" not in imported
 
 
-def test_help_of_a_command_has_an_example():
-    assert "Example: transduce paper" in run("paper", "--help").stdout
+@pytest.mark.parametrize("command", ["check", "demo", "paper", "train"])
+def test_help_of_a_command_has_an_example(command):
+    assert f"Example: transduce {command}" in run(command, "--help").stdout
 
 
 def test_no_command_shows_the_help():
@@ -63,6 +65,16 @@ def test_version():
         (["paper", "--plots"], "error: "),
         (["paper", "extra"], "error: Got unexpected extra argument"),
         (["paper", "--plots", "/dev/null/x"], "error: cannot write /dev/null/x"),
+        (["check"], "error: no files were given"),
+        (["check", "--source", "a"], "error: 1 source and 0 target files were given for training"),
+        (
+            ["check", "--source", "/nowhere", "--target", "/nowhere"],
+            "error: cannot read /nowhere: No such file",
+        ),
+        (["train", "--out", "x"], "error: no files were given"),
+        (["train", "--out", "x", "--config", "/nowhere", "--pairs", "x"], "error: cannot read /nowhere"),
+        (["train", "--source", "a"], "error: Missing option '--out'"),
+        (["demo", "--task", "cooking"], "error: Invalid value for '--task'"),
         (["paper", "--plots", "/dev/null"], "error: /dev/null is a file, not a folder"),
     ],
 )
@@ -138,3 +150,57 @@ def test_paper_in_a_poor_environment():
     assert result.returncode == 0
     assert "unexpected failures: 0" in result.stdout
     assert "no*" in result.stdout
+
+
+@pytest.fixture
+def text(tmp_path):
+    (tmp_path / "a").write_text("".join(f"{n} {n + 1}\n" for n in range(300)))
+    (tmp_path / "b").write_text("".join(f"{n + 1} {n}\n" for n in range(300)))
+    return tmp_path
+
+
+def test_check_finds_nothing_in_good_text(text):
+    result = run("check", "--source", text / "a", "--target", text / "b")
+    assert result.returncode == 0
+    assert "300 pairs, nothing to complain about" in result.stdout
+
+
+def test_check_says_where_files_part(text):
+    lines = [f"{'x' * (n * 7919 % 50 + 1)}\n" for n in range(200)]
+    (text / "a").write_text("".join(lines))
+    (text / "b").write_text("".join(lines[:120] + lines[121:]))
+    result = run("check", "--source", text / "a", "--target", text / "b")
+    assert result.returncode == 1
+    assert "line 121" in " ".join(result.stdout.split())
+
+
+def test_train_refuses_what_it_cannot_use_and_touches_nothing(text):
+    (text / "b").write_text("too short\n")
+    result = run("train", "--source", text / "a", "--target", text / "b", "--out", text / "run")
+    assert result.returncode == 2
+    assert result.stderr == "error: the text is not fit for training; mend what the table above says\n"
+    assert not (text / "run" / "run.toml").exists()
+
+
+def test_train_and_resume(text):
+    (text / "run.toml").write_text(
+        "[model]\nencoder_layers = 1\ndecoder_layers = 1\nd_model = 16\nd_ff = 16\nheads = 2\n"
+        "[training]\nsteps = 4\nwarmup = 2\nvalidate_every = 2\n"
+    )
+    command = ["train", "--source", text / "a", "--target", text / "b", "--out", text / "run"]
+    options = ["--config", text / "run.toml", "--tokenizer", "char"]
+    first = run(*command, *options)
+    assert first.returncode == 0, first.stderr
+    assert "step 4: validation loss" in first.stdout
+    assert (text / "run" / "final" / "tokenizer.json").exists()
+    again = run(*command, *options)
+    assert again.returncode == 2
+    assert "holds a run already; add --resume to go on with it" in again.stderr
+    assert run("train", "--resume", "--out", text / "run").returncode == 0
+
+
+def test_demo(tmp_path):
+    result = run("demo", "--task", "reverse", "--steps", "3", "--out", tmp_path / "demo")
+    assert result.returncode == 0, result.stderr
+    assert "came out exactly right" in result.stdout
+    assert "transduce train --source" in result.stdout

@@ -27,7 +27,8 @@ def run(command: Callable[[], int | None]) -> NoReturn:
     except _UsageError as error:
         context = getattr(error, "ctx", None)
         name = context.command_path if context else "transduce"
-        _leave(2, f"{str(error).rstrip('.')} (see: {name} --help)")
+        said = error.format_message()  # type: ignore[attr-defined]
+        _leave(2, f"{said.rstrip('.')} (see: {name} --help)")
     except BrokenPipeError:  # the reader, `head` for one, has had enough
         _discard_output()
         _leave(1, None)
