@@ -277,6 +277,15 @@ def test_a_first_save_killed_at_any_moment_can_be_done_again(tmp_path, moment):
     assert sorted(names(folder)) == ["config.json", "model.safetensors", "tokenizer.json"]
 
 
+def test_the_tokenizer_of_an_older_model_goes(tmp_path):
+    artifact.save(small_model(), tmp_path / "model", TOKENIZER)
+    separate = train(["abc"], ["de"], kind="char", joint=False)
+    artifact.save(small_model(), tmp_path / "model", separate)
+    assert not artifact.load_tokenizer(tmp_path / "model").joint
+    artifact.save(small_model(), tmp_path / "model", TOKENIZER)
+    assert artifact.load_tokenizer(tmp_path / "model").joint
+
+
 def test_files_reach_the_disk_before_they_take_their_names(tmp_path, monkeypatch):
     events = []
     sync, replace = artifact.sync, Path.replace

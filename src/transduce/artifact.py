@@ -113,6 +113,8 @@ class _Replacement:
                 others = {path.name for path in self.new.iterdir()} - {WEIGHTS, CONFIG}
                 for name in (*others, WEIGHTS, CONFIG):
                     (self.new / name).replace(self.folder / name)
+                for name in {JOINT, SOURCE, TARGET} - others if others else ():  # of an older model
+                    (self.folder / name).unlink(missing_ok=True)
                 sync(self.folder)
         finally:
             shutil.rmtree(self.new, ignore_errors=True)

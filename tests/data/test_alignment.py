@@ -103,5 +103,4 @@ def test_a_damaged_file_is_said_so(how, tmp_path):
     path = tmp_path / "damaged.gz"
     path.write_bytes(whole[:-9] if how == "cut" else whole[:10] + b"\xff" * 99)
     files = AlignedFiles(path, write(tmp_path / "t", ["x"]))
-    # BUG: alignment._lengths lets EOFError and zlib.error through; `transduce check` shows a traceback.
     assert f"cannot read {path}" in refused(parting_line, files)

@@ -108,5 +108,4 @@ def test_merges_go_by_rank_and_then_from_the_left(text):
 
 @pytest.mark.parametrize("kind", ["unigram", "wordpiece", "char", "byte"])
 def test_other_tokenizers_refuse(kind):
-    # BUG: `char` and `byte` are BPE models without merges; unseen characters are a KeyError.
     assert "BPE-dropout needs a BPE tokenizer" in refused(tokenizer(kind).source.dropout)

@@ -166,14 +166,12 @@ def damaged(folder, how):
 def test_damaged_gzip_files(how, tmp_path):
     path = damaged(tmp_path, how)
     for part in kinds_of(path):
-        # BUG: `garbage` is a zlib.error, which is no OSError (corpus._lines).
         assert f"cannot read {path}" in refused(pairs_of, part, 20_000)
 
 
 @pytest.mark.parametrize("how", ["cut", "garbage"])
 def test_a_damaged_file_is_noticed_while_lines_are_counted(how, tmp_path):
     files = AlignedFiles(damaged(tmp_path, how), write(tmp_path / "target", ["x"]))
-    # BUG: AlignedFiles._unequal reads on without `_lines`, so that EOFError and zlib.error come through.
     assert "cannot read" in refused(pairs_of, files, 2)
 
 
@@ -200,7 +198,7 @@ def test_a_line_without_a_tab_is_named(bad, tmp_path):
         '{"source": "a", "target": "\\ud800"}',
         b'{"source": "a", "target": "\xff"}',
         '{"source": "a", "target": ' + "9" * 5000 + "}",
-        "[" * 100_000,  # BUG: a RecursionError, which JsonLines._pair does not catch
+        "[" * 100_000,
     ],
 )
 def test_a_bad_json_line_is_named(bad, tmp_path):
@@ -225,5 +223,4 @@ def test_files_are_closed(name, tmp_path):
             file.read()
         del file
         gc.collect()
-    # BUG: GzipFile(fileobj=...) leaves the file beneath it open.
     assert not [warning for warning in caught if str(path) in str(warning.message)]

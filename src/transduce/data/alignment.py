@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from transduce.data.corpus import AlignedFiles, open_binary
+from transduce.data.corpus import AlignedFiles, open_binary, readable
 
 Lengths = npt.NDArray[np.float64]
 _WORST = 2.0  # a misfit counts no more than this, so that a few odd pairs do not decide
@@ -56,7 +56,7 @@ def best_cut(source: Lengths, target: Lengths) -> int:
 
 def _lengths(path: Path) -> Lengths:
     """Of every line, in bytes, and at least 1."""
-    with open_binary(path) as file:
+    with open_binary(path) as file, readable(path):
         return np.fromiter((max(len(line) - 1, 1) for line in file), np.float64)
 
 

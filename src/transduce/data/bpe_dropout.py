@@ -19,6 +19,11 @@ class BpeDropout:
         self._ranks = {(left, right): rank for rank, (left, right) in enumerate(merges)}
         self._words = backend.pre_tokenizer
 
+    @property
+    def has_merges(self) -> bool:
+        """Without any, there is nothing to drop."""
+        return bool(self._ranks)
+
     def encode(self, text: str, p: float, generator: random.Random) -> list[int]:
         """Ids of a normalised text; with p = 0, those of the tokenizer itself."""
         words = self._words.pre_tokenize_str(text) if self._words else [(text, (0, len(text)))]

@@ -6,7 +6,9 @@ Lines end at a line feed and nowhere else: a CR or U+2028 inside a line does not
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -50,8 +52,10 @@ class AlignedFiles:
     def _unequal(
         self, line: int, sources: int, targets: int, source: IO[bytes], target: IO[bytes]
     ) -> DataError:
-        source_lines = line - 1 + sources + sum(1 for _ in source)
-        target_lines = line - 1 + targets + sum(1 for _ in target)
+        with readable(self.source):
+            source_lines = line - 1 + sources + sum(1 for _ in source)
+        with readable(self.target):
+            target_lines = line - 1 + targets + sum(1 for _ in target)
         return DataError(
             f"{self.source} has {source_lines:,} lines and {self.target} has {target_lines:,}",
             f"run: transduce check --source {self.source} --target {self.target}",
@@ -103,7 +107,7 @@ class JsonLines:
             item = json.loads(text)
             source, target = item[self.source_key], item[self.target_key]
             return source.encode(), target.encode()
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
                 f"{self.path}, line {line}: no object with texts {self.source_key!r} and {self.target_key!r}",
                 "correct the line",
@@ -151,14 +155,22 @@ def open_binary(path: Path) -> IO[bytes]:
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", "check the path") from error
     if file.peek(2)[:2] == b"\x1f\x8b":
-        return io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 20)
+        file.close()  # GzipFile closes only what it opened
+        return io.BufferedReader(gzip.GzipFile(path), 1 << 20)
     return file
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Trouble while a file is read, said in one line."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot read {path}: {error}", "the file is damaged: make it again") from error
 
 
 def _lines(file: IO[bytes], count: int, path: Path) -> list[bytes]:
     """The next lines, without their ends."""
-    try:
+    with readable(path):
         lines = list(islice(file, count))
-    except (OSError, EOFError) as error:
-        raise DataError(f"cannot read {path}: {error}", "the file is damaged: make it again") from error
     return [line.rstrip(b"\r\n") if line.endswith(b"\n") else line for line in lines]

@@ -15,6 +15,7 @@ RATIO = 4.0  # times as long as the pairs of this corpus usually are
 EXAMPLES = 3
 
 Hashes = npt.NDArray[np.int64]
+_REMEMBERED = 100_000
 _LINE_BREAKS = ("\r", "\u2028", "\u2029", "\u0085")
 
 
@@ -93,6 +94,7 @@ class Doctor:
         )
         self._characters: set[str] = set()
         self._hashes: list[Hashes] = []
+        self._ratios: npt.NDArray[np.float64] = np.empty(0)  # of lengths, lately
         self._places: list[tuple[str, npt.NDArray[np.int64]]] = []  # where each hash's pair came from
 
     def report(self) -> Report:
@@ -116,11 +118,11 @@ class Doctor:
     def treat(self, chunk: Chunk) -> CleanChunk:
         """Note what is wrong with these pairs; gives those that can be used."""
         self.pairs += len(chunk.sources)
-        sources = self._decode(chunk.sources, chunk.where, chunk.first_line)
-        targets = self._decode(chunk.targets, chunk.where_target, chunk.first_line)
+        sources, targets = _decode(chunk.sources), _decode(chunk.targets)
         kept = CleanChunk([], [], [])
         for line, source, target in zip(range(chunk.first_line, 1 << 62), sources, targets, strict=False):
             if source is None or target is None:
+                self._note_broken(chunk, line)
                 continue
             if not source.strip() or not target.strip():
                 self.empty.add(chunk.where, line, source.strip() or target.strip())
@@ -148,19 +150,19 @@ class Doctor:
         if isinstance(part, AlignedFiles) and (parting := parting_line(part)):
             self.unequal.add(parting.where, parting.line, parting.description)
 
-    def _decode(self, lines: list[bytes], where: str, first_line: int) -> list[str | None]:
-        try:
-            return [*b"\n".join(lines).decode().split("\n")] if lines else []
-        except UnicodeDecodeError:
-            return [self._decode_one(text, where, line) for line, text in enumerate(lines, first_line)]
-
-    def _decode_one(self, text: bytes, where: str, line: int) -> str | None:
-        try:
-            return text.decode()
-        except UnicodeDecodeError as error:
-            shown = text[max(0, error.start - 20) :].decode(errors="backslashreplace")
-            self.broken.add(where, line, f"byte {error.start + 1}: {shown}")
-            return None
+    def _note_broken(self, chunk: Chunk, line: int) -> None:
+        """Once a pair, however many of its sides are broken."""
+        offset = line - chunk.first_line
+        for text, where in (
+            (chunk.sources[offset], chunk.where),
+            (chunk.targets[offset], chunk.where_target),
+        ):
+            try:
+                text.decode()
+            except UnicodeDecodeError as error:
+                shown = text[max(0, error.start - 20) :].decode(errors="backslashreplace")
+                self.broken.add(where, line, f"byte {error.start + 1}: {shown}")
+                return
 
     def _look(self, source: str, target: str, where: str, line: int) -> None:
         both = f"{source}\n{target}"
@@ -182,7 +184,8 @@ class Doctor:
         self._characters.update(*kept.sources)
         source, target = (np.array([len(text) for text in side]) for side in (kept.sources, kept.targets))
         ratios = np.log(source / target)
-        uneven = np.abs(ratios - np.median(ratios)) > np.log(RATIO)
+        self._ratios = np.concatenate((self._ratios, ratios))[-_REMEMBERED:]
+        uneven = np.abs(ratios - np.median(self._ratios)) > np.log(RATIO)
         for offset in np.flatnonzero(uneven & (np.maximum(source, target) > 20)).tolist():
             self.uneven.add(where, kept.lines[offset], kept.sources[offset])
 
@@ -200,6 +203,24 @@ class Doctor:
 
 def _hashes(sources: list[str], targets: list[str]) -> Hashes:
     return np.fromiter((hash(pair) for pair in zip(sources, targets, strict=True)), np.int64, len(sources))
+
+
+def _decode(lines: list[bytes]) -> list[str | None]:
+    """All at once if that can be; ``None`` for broken ones."""
+    try:
+        texts = b"\n".join(lines).decode().split("\n")
+        if len(texts) == len(lines):  # JSON may hold line feeds
+            return [*texts]
+    except UnicodeDecodeError:
+        pass
+    return [_decode_one(line) for line in lines]
+
+
+def _decode_one(line: bytes) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _readable(lines: list[bytes]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from transduce.data.corpus import Corpus
 from transduce.data.doctor import CleanChunk, Doctor
 from transduce.data.prepared import Pairs, PairWriter
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer import Tokenizer, normalize
 from transduce.errors import DataError
 
 _SHARES = 10_000
@@ -32,7 +32,7 @@ def clean_lines(corpus: Corpus, doctor: Doctor | None = None) -> Iterator[CleanC
 
 def is_held_out(source: str, share: float) -> bool:
     """Whether a pair is kept for validation: its source decides, so that repetitions stay on one side."""
-    return zlib.crc32(source.encode()) % _SHARES < share * _SHARES
+    return zlib.crc32(normalize(source).encode()) % _SHARES < share * _SHARES
 
 
 def prepare(

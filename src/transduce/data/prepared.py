@@ -23,10 +23,9 @@ class Sequences:
             self._ids = _mapped(ids, np.dtype(ids.suffix[1:]))
         except (OSError, ValueError, TypeError) as error:
             raise DataError(f"{folder} holds no prepared corpus: {error}", "prepare it again") from error
-        if len(self.offsets) and self.offsets[-1] != len(self._ids):
-            raise DataError(
-                f"{ids} is {len(self._ids)} ids long, not {self.offsets[-1]}", "prepare the corpus again"
-            )
+        end = int(self.offsets[-1]) if len(self.offsets) else 0
+        if end != len(self._ids):
+            raise DataError(f"{ids} is {len(self._ids)} ids long, not {end}", "prepare the corpus again")
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -54,12 +53,20 @@ class Pairs:
     @classmethod
     def open(cls, folder: Path) -> "Pairs":
         """What a `PairWriter` wrote."""
-        return cls(Sequences(folder, "source"), Sequences(folder, "target"))
+        pairs = cls(Sequences(folder, "source"), Sequences(folder, "target"))
+        if len(pairs.source) != len(pairs.target):
+            raise DataError(
+                f"{folder} has {len(pairs.source)} sources and {len(pairs.target)} targets",
+                "prepare the corpus again",
+            )
+        return pairs
 
 
 class _SequenceWriter:
     def __init__(self, folder: Path, side: str, vocabulary: int) -> None:
         self._dtype = np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.uint32)
+        for older in folder.glob(f"{side}.uint*"):  # of a vocabulary of another size, perhaps
+            older.unlink()
         self._ids = (folder / f"{side}.{self._dtype.name}").open("wb")
         self._offsets = (folder / f"{side}.offsets").open("wb")
         self._end = 0

@@ -5,13 +5,14 @@ white space at the ends), for any text whatever: what a vocabulary lacks is spel
 are never recognised in text: a line that contains ``</s>`` contains four characters.
 """
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Backend
 
 from transduce.config import Vocabulary
@@ -26,6 +27,7 @@ JOINT, SOURCE, TARGET = "tokenizer.json", "tokenizer.source.json", "tokenizer.ta
 _ByteLevel = pre_tokenizers.ByteLevel
 _ODD_SPACE = re.compile(r"  |[^\S ]")
 _MOST_WORDS = 200_000
+_LONGEST_WORD = 100
 # Marks pieces inside a word. No text can contain it: the byte-level alphabet writes it with other characters.
 _INSIDE_A_WORD = "▁"
 
@@ -48,13 +50,18 @@ class Side:
         backend.no_truncation()
         # Subword models of ours never look across a space, so a word's ids are the same wherever it stands.
         pre = backend.pre_tokenizer
-        self._by_word = self.ours and isinstance(pre, _ByteLevel) and bool(pre.add_prefix_space)
+        if isinstance(pre, pre_tokenizers.Sequence):
+            pre = pre[0]
+        added = backend.get_added_tokens_decoder().values()
+        self._by_word = (
+            self.ours
+            and isinstance(pre, _ByteLevel)
+            and bool(pre.add_prefix_space and pre.use_regex)
+            and all(token.special for token in added)
+        )
+        # Ids may have holes.
+        self.size = 1 + max(backend.get_vocab(with_added_tokens=True).values(), default=-1)
         self._words: dict[str, list[int]] = {}
-
-    @property
-    def size(self) -> int:
-        """How many tokens there are."""
-        return int(self.backend.get_vocab_size())
 
     def id_of(self, *names: str) -> int | None:
         """The id of the first of these tokens that exists."""
@@ -96,9 +103,10 @@ class Side:
 
     def dropout(self) -> BpeDropout:
         """The same tokenizer with random segmentation, if it is a BPE one."""
-        if not isinstance(self.backend.model, models.BPE):
+        dropout = BpeDropout(self.backend) if isinstance(self.backend.model, models.BPE) else None
+        if not dropout or not dropout.has_merges:
             raise DataError("BPE-dropout needs a BPE tokenizer", "choose --tokenizer bpe")
-        return BpeDropout(self.backend)
+        return dropout
 
 
 class Tokenizer:
@@ -142,6 +150,8 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json``, or one file a side."""
         files = {JOINT: self.source} if self.joint else {SOURCE: self.source, TARGET: self.target}
+        for name in {JOINT, SOURCE, TARGET} - set(files):
+            (folder / name).unlink(missing_ok=True)
         for name, side in files.items():
             (folder / name).write_text(side.backend.to_str(), encoding="utf-8")
 
@@ -176,7 +186,8 @@ def train_side(lines: Iterable[str], *, kind: Kind, size: int) -> Side:
         return Side(_characters(normalized))
     if kind == "byte":
         return Side(_bytes())
-    least = len(SPECIAL) + 256 * (2 if kind == "wordpiece" else 1)
+    # WordPiece has every byte twice; the library's unigram trainer knows no limit without a spare place.
+    least = len(SPECIAL) + {"bpe": 256, "unigram": 257, "wordpiece": 512}[kind]
     if size < least:
         raise DataError(f"a vocabulary of {size} is too small", f"give at least {least}: every byte is in it")
     return Side(_subwords(normalized, kind, size))
@@ -193,7 +204,8 @@ def _subwords(lines: Iterator[str], kind: Kind, size: int) -> Backend:
     if kind == "wordpiece":
         # Its usual limit of 100 characters a word would turn longer words into <unk>.
         backend = Backend(models.WordPiece(unk_token="<unk>", max_input_chars_per_word=1_000_000))
-        options["vocab_size"] = size - 256
+        # Named first, so that the order in which words are met, which is random, does not number them.
+        options["special_tokens"] = [*SPECIAL, *(f"{_INSIDE_A_WORD}{byte}" for byte in _alphabet())]
         trainer = trainers.WordPieceTrainer(continuing_subword_prefix=_INSIDE_A_WORD, **options)
     elif kind == "bpe":
         backend, trainer = Backend(models.BPE()), trainers.BpeTrainer(**options)
@@ -204,22 +216,43 @@ def _subwords(lines: Iterator[str], kind: Kind, size: int) -> Backend:
         [decoders.Replace(_INSIDE_A_WORD, ""), decoders.Fuse(), decoders.ByteLevel()]
     )
     backend.train_from_iterator(lines, trainer)
+    if kind == "bpe":
+        return backend
+    return _renumbered(backend, kind)
+
+
+def _renumbered(trained: Backend, kind: Kind) -> Backend:
+    """The same, numbered alike every time: the library's trainers use randomly seeded tables."""
+    model: models.Model
     if kind == "wordpiece":
-        _spell_inside_words(backend)
+        model = models.WordPiece(
+            trained.get_vocab(with_added_tokens=True),
+            unk_token="<unk>",
+            max_input_chars_per_word=1_000_000,
+            continuing_subword_prefix=_INSIDE_A_WORD,
+        )
+    else:
+        pieces = json.loads(trained.to_str())["model"]["vocab"]
+        scores = {piece: score or 0.0 for piece, score in pieces if piece not in SPECIAL}
+        # Bytes never met get the least score and a little more, in a random order; the others are summed in a
+        # random order, so that their last digits differ.
+        least = min(scores.values())
+        for piece, score in scores.items():
+            scores[piece] = round(least if len(piece) == 1 and score < least + 0.03 else score, 9)
+        vocabulary = [(name, 0.0) for name in SPECIAL]
+        vocabulary += sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+        model = models.Unigram(vocabulary, unk_id=SPECIAL.index("<unk>"))
+    backend = Backend(model)
+    backend.pre_tokenizer, backend.decoder = trained.pre_tokenizer, trained.decoder
+    if kind == "wordpiece":  # whose time is cubic in the length of a word
+        pieces_of_words = pre_tokenizers.Split(Regex(f".{{1,{_LONGEST_WORD}}}"), "isolated")
+        backend.pre_tokenizer = pre_tokenizers.Sequence([trained.pre_tokenizer, pieces_of_words])
+    backend.add_special_tokens(list(SPECIAL))
     return backend
 
 
-def _spell_inside_words(backend: Backend) -> None:
-    """WordPiece learns bytes inside words only as it meets them: add the others."""
-    vocabulary: dict[str, int] = backend.get_vocab(with_added_tokens=True)
-    for byte in sorted(_ByteLevel.alphabet()):
-        vocabulary.setdefault(f"{_INSIDE_A_WORD}{byte}", len(vocabulary))
-    backend.model = models.WordPiece(
-        vocabulary,
-        unk_token="<unk>",
-        max_input_chars_per_word=1_000_000,
-        continuing_subword_prefix=_INSIDE_A_WORD,
-    )
+def _alphabet() -> list[str]:
+    return sorted(_ByteLevel.alphabet())
 
 
 def _characters(lines: Iterator[str]) -> Backend:
@@ -234,7 +267,7 @@ def _characters(lines: Iterator[str]) -> Backend:
 
 
 def _bytes() -> Backend:
-    vocabulary = {token: index for index, token in enumerate([*SPECIAL, *sorted(_ByteLevel.alphabet())])}
+    vocabulary = {token: index for index, token in enumerate([*SPECIAL, *_alphabet()])}
     backend = Backend(models.BPE(vocabulary, []))
     backend.pre_tokenizer = _ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()

@@ -13,7 +13,7 @@ LOCALES = (
 # With and without the day of the week, long and short. Numbers alone only where they are written one way:
 # 2/1/2020 is in February or in January, depending on who wrote it. For the same reason Croatian is not here:
 # its listopada is October, and Polish has the same word for November.
-FORMATS = ("full", "long", "medium", "EEE, d MMM y", "d MMMM y", "MMMM y, d", "y-MM-dd")
+FORMATS = ("full", "long", "medium", "EEE, d MMM y", "d MMMM y", "MMMM y, d", "y/MM/dd")
 FIRST, LAST = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
 
 

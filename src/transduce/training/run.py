@@ -44,6 +44,7 @@ class Inputs:
     joint: bool = True
     hold_out: float = 0.02
     strict: bool = False
+    examined: bool = True  # by the doctor, before anything else
 
 
 @dataclass
@@ -64,7 +65,8 @@ class Run:
             raise TrainingError(
                 f"{self.folder} holds a run already", "add --resume to go on with it, or choose another --out"
             )
-        self._examine(inputs)
+        if inputs.examined:
+            self._examine(inputs)
         tokenizer = self._tokenizer(inputs)
         with self.console.status("cutting the text into tokens ...") as status:
             done = 0
