@@ -197,3 +197,23 @@ def test_torn_checkpoints_are_recognised(tmp_path, pairs, name):
     assert checkpoint.newest(run.folder / "checkpoints", lambda _: None) == before
     (newest / name).unlink()
     assert checkpoint.newest(run.folder / "checkpoints", lambda _: None) == before
+
+
+def test_a_model_that_ignores_its_source_is_found_out(tmp_path, pairs, monkeypatch):
+    monkeypatch.setattr("transduce.training.trainer.EARLY", 0)
+    run = trainer(tmp_path, pairs, steps=40, validate_every=40, warmup=5)
+    with torch.no_grad():  # whatever it reads, it remembers nothing
+        for layer in run.model.decoder.layers:
+            layer.memory_attention.output.weight.zero_()
+            layer.memory_attention.output.weight.requires_grad_(False)
+    run.run()
+    assert any("ignores its source" in str(line) for line in run.watcher.said)
+
+
+def test_a_model_that_reads_its_source_is_not_accused(tmp_path, pairs, monkeypatch):
+    monkeypatch.setattr("transduce.training.trainer.EARLY", 0)
+    run = trainer(tmp_path, pairs, steps=200, validate_every=200, warmup=5)
+    run.run()
+    (validation,) = (line for line in run.watcher.said if not isinstance(line, str))
+    assert validation.blind_loss > validation.loss + 0.5
+    assert not any("ignores its source" in str(line) for line in run.watcher.said)

@@ -1,27 +1,18 @@
 """``transduce check``."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-File = typer.Option(metavar="FILE")
+from transduce.cli.options import Files, Pairs, Source, Target
 
 
 def check(
-    source: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Source text, plain or gzip.")
-    ] = None,
-    target: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Target text, as many lines.")
-    ] = None,
-    pairs: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Both sides in one .tsv or .jsonl.")
-    ] = None,
-    valid_source: Annotated[list[Path] | None, File] = None,
-    valid_target: Annotated[list[Path] | None, File] = None,
-    test_source: Annotated[list[Path] | None, File] = None,
-    test_target: Annotated[list[Path] | None, File] = None,
+    source: Source = None,
+    target: Target = None,
+    pairs: Pairs = None,
+    valid_source: Files = None,
+    valid_target: Files = None,
+    test_source: Files = None,
+    test_target: Files = None,
 ) -> None:
     """Look for trouble in a parallel corpus: what, where, and what to do about it.
 

@@ -5,23 +5,23 @@ from typing import Annotated, Literal
 
 import typer
 
-File = typer.Option(metavar="FILE")
+from transduce.cli.options import Files, Pairs, Source, Target
 
 
 def train(
     out: Annotated[Path, typer.Option(metavar="DIR", help="The run folder.")],
-    source: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Source text, plain or gzip.")
-    ] = None,
-    target: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Target text, as many lines.")
-    ] = None,
-    pairs: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Both sides in one .tsv or .jsonl.")
-    ] = None,
-    valid_source: Annotated[list[Path] | None, File] = None,
-    valid_target: Annotated[list[Path] | None, File] = None,
+    source: Source = None,
+    target: Target = None,
+    pairs: Pairs = None,
+    valid_source: Files = None,
+    valid_target: Files = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="A run file (TOML).")] = None,
+    preset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="tiny, small, base, big, A1 … E.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="How long; chosen from the data if not given.")
+    ] = None,
     tokenizer: Annotated[Literal["bpe", "unigram", "wordpiece", "char", "byte"], typer.Option()] = "bpe",
     vocabulary: Annotated[int, typer.Option(help="The most tokens.")] = 8000,
     separate: Annotated[bool, typer.Option("--separate", help="A vocabulary for each side.")] = False,
@@ -46,7 +46,7 @@ def train(
             raise DataError("no files were given", "name them: --source FILE --target FILE, or --pairs FILE")
         valid = Corpus.of(valid_source or [], valid_target or [], [], "validation")
         inputs = Inputs(corpus, valid, tokenizer, vocabulary, joint=not separate, strict=strict)
-        run.prepare(inputs, read_toml(config) if config else None)
+        run.prepare(inputs, read_toml(config) if config else None, preset_name=preset, steps=steps)
     if run.train():
         typer.echo(
             f"the model is in {out / 'final'}; the one with the lowest validation loss in {out / 'best'}"

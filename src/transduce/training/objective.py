@@ -1,5 +1,6 @@
 """What is learned: an objective yields batches and their loss; the trainer knows no more."""
 
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -29,6 +30,10 @@ class Objective(Protocol):
         """The summed loss of these examples."""
         ...
 
+    def blind_loss(self, model: Transformer, indices: Indices) -> Loss | None:
+        """The same with every example's input exchanged for another's; ``None`` if there is no such thing."""
+        ...
+
 
 class SequenceToSequence:
     """Read a source, predict its target."""
@@ -54,8 +59,19 @@ class SequenceToSequence:
 
     def loss(self, model: Transformer, indices: Indices) -> Loss:
         """See `Objective`."""
-        batch = collate(self.pairs, indices, model.vocabulary).to(model.output.weight.device)
-        return batch_loss(model, batch, self.training.label_smoothing)
+        return batch_loss(model, self._read(model, indices), self.training.label_smoothing)
+
+    def blind_loss(self, model: Transformer, indices: Indices) -> Loss | None:
+        """See `Objective`."""
+        if len(indices) < 2:
+            return None
+        batch = self._read(model, indices)
+        return batch_loss(
+            model, replace(batch, source=batch.source.roll(1, dims=0)), self.training.label_smoothing
+        )
+
+    def _read(self, model: Transformer, indices: Indices) -> Batch:
+        return collate(self.pairs, indices, model.vocabulary).to(model.output.weight.device)
 
 
 def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> Loss:

@@ -16,7 +16,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from transduce.config import PRESETS, RunConfig, TrainingConfig, read_toml, write_toml
+from transduce.config import PRESETS, RunConfig, TrainingConfig, preset, read_toml, write_toml
 from transduce.data import tokenizer as tokenizers
 from transduce.data.corpus import Corpus
 from transduce.data.doctor import Doctor
@@ -59,8 +59,16 @@ class Run:
         """There is a run here that can go on."""
         return (self.folder / "run.toml").exists()
 
-    def prepare(self, inputs: Inputs, config: RunConfig | None) -> None:
+    def prepare(
+        self,
+        inputs: Inputs,
+        config: RunConfig | None = None,
+        *,
+        preset_name: str | None = None,
+        steps: int | None = None,
+    ) -> None:
         """Look at the text and write it as ids; without a configuration, choose one that suits it."""
+        model = preset(preset_name).model if preset_name else None
         if self.is_prepared:
             raise TrainingError(
                 f"{self.folder} holds a run already", "add --resume to go on with it, or choose another --out"
@@ -87,7 +95,13 @@ class Run:
         if data.too_long:
             self.console.print(f"{data.too_long:,} pairs are too long and left out", highlight=False)
         tokenizer.save(self.folder)
-        write_toml(config or suitable(data.train), self.folder / "run.toml")
+        chosen = config or suitable(data.train, steps)
+        if model:
+            chosen = chosen.model_copy(update={"model": model})
+        if steps:
+            training = chosen.training.model_copy(update={"steps": steps})
+            chosen = chosen.model_copy(update={"training": training})
+        write_toml(chosen, self.folder / "run.toml")
         self.console.print(
             f"{len(data.train):,} pairs to train on, {len(data.valid):,} to validate, "
             f"{tokenizer.vocabulary.target:,} tokens",
@@ -132,16 +146,16 @@ class Run:
             )
 
 
-def suitable(pairs: Pairs) -> RunConfig:
+def suitable(pairs: Pairs, steps: int | None = None) -> RunConfig:
     """A configuration for this much text: about 30 times through it, between 2,000 and 100,000 steps."""
     training = TrainingConfig()
     steps_an_epoch = int(pairs.target.lengths.sum()) / (0.9 * training.max_tokens)
-    steps = int(min(100_000, max(2_000, 30 * steps_an_epoch)))
+    steps = steps or int(min(100_000, max(2_000, 30 * steps_an_epoch)))
     few = len(pairs) <= FEW_PAIRS
     model = PRESETS["small" if few else "base"].model
     training = TrainingConfig(
         steps=steps,
-        warmup=min(4000, steps // 10),
+        warmup=max(1, min(4000, steps // 10)),
         learning_rate=1e-3 if few else None,
         validate_every=max(100, min(1000, steps // 20)),
     )

@@ -18,11 +18,15 @@ from transduce.models.transformer import Transformer
 from transduce.nn.dropout import use_generator
 from transduce.training import checkpoint
 from transduce.training.checkpoint import Progress
+from transduce.training.loss import Loss
 from transduce.training.objective import Indices, Objective
 from transduce.training.schedule import make_schedule
 
 BAD_STEPS_IN_A_ROW = 10
 LOG_EVERY = 50
+BLIND_BATCHES = 10
+EARLY = 500  # steps in which no model is blamed for ignoring its source
+IGNORED = 0.02  # nats a token: less than this between right and wrong sources is no difference
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,17 @@ class Validation:
 
     loss: float  # negative log-likelihood, in nats
     accuracy: float
+    blind_loss: float  # the same for sources that belong to other targets
 
     @property
     def perplexity(self) -> float:
         """e to the loss."""
         return math.exp(min(self.loss, 100))
+
+    @property
+    def ignores_its_source(self) -> bool:
+        """Whether it makes no difference to the model which source it reads."""
+        return self.blind_loss - self.loss < IGNORED
 
 
 class Watcher(Protocol):
@@ -176,23 +186,28 @@ class Trainer:
         progress.finished = finished
         self._log({"valid_loss": validation.loss, "valid_accuracy": validation.accuracy})
         self.watcher.validated(progress, validation)
+        if validation.ignores_its_source and progress.step > max(EARLY, 2 * training.warmup):
+            self.watcher.say(
+                "the model ignores its source: other sources would do as well. Are the files aligned? "
+                "(transduce check tells.) If so, a lower learning rate, a longer warm-up or pre-norm often helps"
+            )
         self.save()
 
     @torch.no_grad()
     def validate(self) -> Validation:
-        """Look at all validation data once, without dropout and smoothing."""
+        """Look at all validation data once, without dropout; at some of it with exchanged sources too."""
         self.model.eval()
-        losses = [
-            self.valid_data.loss(self.model, indices)
-            for step in self.valid_data.steps(epoch=0)
-            for indices in step
-        ]
+        batches = [indices for step in self.valid_data.steps(epoch=0) for indices in step]
+        seeing = [self.valid_data.loss(self.model, indices) for indices in batches]
+        blind = [self.valid_data.blind_loss(self.model, indices) for indices in batches[:BLIND_BATCHES]]
         self.model.train()
-        tokens = sum(loss.tokens for loss in losses)
-        return Validation(
-            sum(loss.negative_log_likelihood for loss in losses) / tokens,
-            sum(loss.correct for loss in losses) / tokens,
+        loss, accuracy = _mean(seeing)
+        # Compared on the same batches: the difference is what counts.
+        difference = (
+            _mean([loss for loss in blind if loss])[0]
+            - _mean([loss for loss, other in zip(seeing, blind, strict=False) if other])[0]
         )
+        return Validation(loss, accuracy, loss + difference)
 
     def _write_final(self) -> None:
         """The average of the last checkpoints, as a model folder."""
@@ -205,3 +220,14 @@ class Trainer:
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         self.watcher.stepped(self.progress, metrics)
+
+
+def _mean(losses: list[Loss]) -> tuple[float, float]:
+    """Negative log-likelihood and accuracy, a token."""
+    tokens = sum(loss.tokens for loss in losses)
+    if not tokens:
+        return math.nan, math.nan
+    return (
+        sum(loss.negative_log_likelihood for loss in losses) / tokens,
+        sum(loss.correct for loss in losses) / tokens,
+    )
