@@ -189,7 +189,7 @@ class Trainer:
         if validation.ignores_its_source and progress.step > max(EARLY, 2 * training.warmup):
             self.watcher.say(
                 "the model ignores its source: other sources would do as well. Are the files aligned? "
-                "(transduce check tells.) If so, a lower learning rate, longer warm-up or pre-norm often helps"
+                "(transduce check tells.) If so, a lower learning rate, longer warm-up or pre-norm may help"
             )
         self.save()
 
