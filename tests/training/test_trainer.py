@@ -79,6 +79,15 @@ def test_a_run_leaves_what_it_should(tmp_path, pairs):
         assert artifact.load_tokenizer(run.folder / name).vocabulary == TOKENIZER.vocabulary
 
 
+@pytest.mark.parametrize(
+    ("keep", "steps"), [(1, [9]), (2, [8, 9]), (3, [6, 8, 9]), (4, [4, 6, 8, 9]), (9, [2, 4, 6, 8, 9])]
+)
+def test_as_many_checkpoints_are_kept_as_asked_for(tmp_path, pairs, keep, steps):
+    run = trainer(tmp_path, pairs, keep=keep, steps=9)
+    run.run()
+    assert [int(path.name[5:]) for path in checkpoint.list_checkpoints(run.folder / "checkpoints")] == steps
+
+
 def test_the_final_model_is_the_average_of_the_last_checkpoints(tmp_path, pairs):
     run = trainer(tmp_path, pairs, average=2)
     run.run()

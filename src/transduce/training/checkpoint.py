@@ -96,7 +96,7 @@ def forget(folder: Path, *, keep: int, every: int) -> None:
     """
     *older, _ = list_checkpoints(folder)
     regular = [path for path in older if int(path.name.removeprefix("step-")) % every == 0]
-    kept = regular[len(regular) - (keep - 1) :] if keep > 1 else []
+    kept = regular[-(keep - 1) :] if keep > 1 else []
     for path in older:
         if path not in kept:
             shutil.rmtree(path, ignore_errors=True)
