@@ -167,10 +167,17 @@ def test_options_are_added_deliberately():
         "max_tokens",
         "batch_tokens",
         "clip",
+        "r_drop",
+        "bpe_dropout",
+        "freeze",
+        "precision",
+        "parallel",
         "seed",
+        "minutes",
         "validate_every",
         "patience",
         "keep",
         "average",
+        "ema",
     ]
     assert list(Vocabulary.model_fields) == ["source", "target", "pad", "bos", "eos"]

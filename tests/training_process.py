@@ -13,6 +13,7 @@ from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, TransformerConfig
 from transduce.data.corpus import AlignedFiles, Corpus
 from transduce.training import checkpoint
+from transduce.training.choices import Wishes
 from transduce.training.run import Inputs, Run
 
 CONFIG = RunConfig(
@@ -48,7 +49,7 @@ def train(folder: Path, die_at: int | None = None) -> None:
         run = Run(folder / "run", Console(file=silence))
         if not run.is_prepared:
             corpus = Corpus((AlignedFiles(folder / "source", folder / "target"),))
-            run.prepare(Inputs(corpus, tokenizer="char", hold_out=0.1), CONFIG)
+            run.prepare(Inputs(corpus, tokenizer="char", hold_out=0.1), Wishes(CONFIG))
         run.train()
 
 

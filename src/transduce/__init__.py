@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from transduce.config import RunConfig, TransformerConfig, Vocabulary, preset
     from transduce.errors import TransduceError
     from transduce.models.transformer import Transformer
+    from transduce.training.train import train
 
 __version__ = version("transduce")
 
@@ -24,6 +25,7 @@ __all__ = [
     "load",
     "preset",
     "save",
+    "train",
 ]
 
 _HOMES = {
@@ -35,6 +37,7 @@ _HOMES = {
     "load": "artifact",
     "preset": "config",
     "save": "artifact",
+    "train": "training.train",
 }
 
 

@@ -2,7 +2,7 @@
 
 The weights carry the header they were saved with. Renaming them into place is the one moment that counts:
 before it there is the older model, after it the newer one, whole. ``config.json`` is the same header for
-people to read; edited, it may change what leaves the weights' meaning alone (`_FREE`), and nothing else.
+people to read; edited, it may change what leaves the weights' meaning alone (`FREE`), and nothing else.
 """
 
 import json
@@ -29,7 +29,7 @@ from transduce.models.transformer import Transformer
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _FLOATS = {"F64", "F32", "F16", "BF16"}
-_FREE = {"dropout", "attention_dropout", "activation_dropout"}
+FREE = {"dropout", "attention_dropout", "activation_dropout"}
 
 
 class Header(Settings):
@@ -78,11 +78,16 @@ def load(folder: str | Path) -> Transformer:
     path = folder / WEIGHTS
     header = _read_header(folder)
     try:
-        with torch.device("meta"):  # shapes only: the weights come from the file
-            model = build(header.model, header.vocabulary)
+        shapes = _shapes(_empty(header.model, header.vocabulary))
     except ConfigError as error:
         raise ArtifactError(f"{path}: {error.problem}", "copy the model folder again") from error
-    model.load_state_dict(_read_weights(path, _shapes(model)), strict=False, assign=True)
+    return assemble(header.model, header.vocabulary, _read_weights(path, shapes))
+
+
+def assemble(config: TransformerConfig, vocabulary: Vocabulary, weights: dict[str, Tensor]) -> Transformer:
+    """A model with these weights, one for each of its named parameters; in evaluation mode."""
+    model = _empty(config, vocabulary)
+    model.load_state_dict(weights, strict=False, assign=True)
     return model.eval()
 
 
@@ -155,14 +160,19 @@ def _check_weights(model: Transformer, folder: Path) -> None:
     """What cannot be loaded is not saved."""
     if not isinstance(model, Transformer):
         raise TypeError(f"save takes a Transformer, not a {type(model).__name__}")
-    with torch.device("meta"):
-        expected = _shapes(build(model.config, model.vocabulary))
+    expected = _shapes(_empty(model.config, model.vocabulary))
     if unequal := [name for name, _ in expected.items() ^ _shapes(model).items()]:
         raise ArtifactError(
             f"cannot write {folder}: the model is not what its configuration says, the first difference is "
             f"{min(unequal)}",
             "save a model whose modules were not changed by hand",
         )
+
+
+def _empty(config: TransformerConfig, vocabulary: Vocabulary) -> Transformer:
+    """Shapes only: the weights come from elsewhere."""
+    with torch.device("meta"):
+        return build(config, vocabulary)
 
 
 def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
@@ -228,7 +238,7 @@ def _compare_headers(path: Path, readable: Header, stored: Header) -> None:
     """The same shapes can mean different models: pre- and post-norm, say."""
     for part in ("model", "vocabulary"):
         now, then = getattr(readable, part), getattr(stored, part)
-        for key in set(type(now).model_fields) - _FREE:
+        for key in set(type(now).model_fields) - FREE:
             if getattr(now, key) != getattr(then, key):
                 raise ArtifactError(
                     f"{path} says {part}.{key} = {getattr(now, key)!r}, "

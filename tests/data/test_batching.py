@@ -151,13 +151,3 @@ def test_steps_reach_their_tokens_and_lose_nothing(lengths, batch_tokens, max_to
         assert step
         assert sum(tokens) >= batch_tokens or number == len(steps)
         assert sum(tokens[:-1]) < batch_tokens
-
-
-@given(rows=st.integers(1, 9))
-def test_a_batch_is_split_in_halves(rows):
-    batch = Batch(torch.rand(rows, 4), torch.rand(rows, 3), torch.rand(rows, 3))
-    halves = batch.split()
-    assert [len(half.source) for half in halves] == [rows // 2, rows - rows // 2]
-    for name in ("source", "target", "labels"):
-        parts = [getattr(half, name) for half in halves]
-        assert torch.equal(torch.cat(parts), getattr(batch, name))

@@ -198,3 +198,12 @@ def test_restricted_attention_is_full_attention_seen_through_a_window(length, ra
     for i in range(length):
         for j in range(max(0, i - radius), min(length, i + radius + 1)):
             torch.testing.assert_close(near.weights[:, i, j - i + radius], full.weights[:, i, j])
+
+
+def test_under_autocast_on_the_cpu_the_core_stays_float32():
+    query, key, value = (torch.randn(2, 3, 5, 8) for _ in range(3))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = fast_attention(query.bfloat16(), key.bfloat16(), value.bfloat16())
+    exact = fast_attention(*(x.bfloat16().float() for x in (query, key, value)))
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, exact)

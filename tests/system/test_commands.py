@@ -195,7 +195,7 @@ def test_train_and_resume(text):
     assert (text / "run" / "final" / "tokenizer.json").exists()
     again = run(*command, *options)
     assert again.returncode == 2
-    assert "holds a run already; add --resume to go on with it" in again.stderr
+    assert "holds a run already, at step 4 of 4; add --resume to go on with it" in again.stderr
     assert run("train", "--resume", "--out", text / "run").returncode == 0
 
 

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.training.loss import chunked_loss, label_smoothed_cross_entropy
+from transduce.training.loss import chunked_loss, label_smoothed_cross_entropy, r_drop_loss
 
 
 @given(size=st.integers(2, 30), smoothing=st.floats(0, 0.9), seed=st.integers(0, 99))
@@ -58,3 +58,53 @@ def test_without_gradients_none_are_made():
             torch.randn(1, 2, 3), torch.randn(5, 3), torch.tensor([[1, 2]]), pad=0, smoothing=0.1
         )
     assert not loss.smoothed.requires_grad
+
+
+@given(
+    rows=st.integers(1, 3),
+    length=st.integers(1, 5),
+    size=st.integers(2, 12),
+    smoothing=st.floats(0, 0.9),
+    weight=st.floats(0, 5),
+    chunk=st.integers(2, 9),
+    seed=st.integers(0, 99),
+)
+def test_r_drop_is_what_its_paper_says_with_its_gradients(rows, length, size, smoothing, weight, chunk, seed):
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(2, rows, length, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    output = torch.randn(size, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(0, size, (rows, length), generator=generator)
+    targets[0, 0] = 1
+    real = targets != 0
+    options = {"pad": 0, "smoothing": smoothing}
+    loss = r_drop_loss(hidden, output, targets, weight=weight, chunk=chunk, **options)
+    one, other = ((hidden[i] @ output.T).log_softmax(-1) for i in (0, 1))
+    entropy = (
+        sum(label_smoothed_cross_entropy(part, targets, **options) for part in (one, other)) * real.sum()
+    )
+    divergences = sum((a.exp() * (a - b)).sum(-1)[real].sum() for a, b in ((one, other), (other, one)))
+    expected = (entropy + weight / 2 * divergences) / 2
+    torch.testing.assert_close(loss.smoothed, expected)
+    for found, right in zip(
+        torch.autograd.grad(loss.smoothed, (hidden, output)),
+        torch.autograd.grad(expected, (hidden, output)),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, right)
+    assert loss.tokens == int(real.sum())
+
+
+def test_in_bfloat16_only_the_products_are_rough():
+    hidden = torch.randn(4, 5, 64, requires_grad=True)
+    output = torch.randn(50, 64, requires_grad=True)
+    targets = torch.randint(1, 50, (4, 5))
+    exact = chunked_loss(hidden, output, targets, pad=0, smoothing=0.1)
+    gradients = torch.autograd.grad(exact.smoothed, (hidden, output))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = chunked_loss(hidden, output, targets, pad=0, smoothing=0.1)
+    assert rough.smoothed.dtype == torch.float32
+    assert rough.smoothed.item() == pytest.approx(exact.smoothed.item(), rel=0.01)
+    assert rough.smoothed.item() != exact.smoothed.item()
+    for one, other in zip(torch.autograd.grad(rough.smoothed, (hidden, output)), gradients, strict=True):
+        assert one.dtype == torch.float32
+        assert (one - other).norm() / other.norm() < 0.02

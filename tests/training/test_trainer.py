@@ -10,7 +10,7 @@ from transduce.config import RunConfig, TrainingConfig, Vocabulary
 from transduce.data.batching import Batch
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.data.tokenizer import train
-from transduce.errors import CheckpointError, TrainingError
+from transduce.errors import CheckpointError, ConfigError, TrainingError
 from transduce.models.build import build
 from transduce.training import checkpoint
 from transduce.training.loss import Loss
@@ -60,7 +60,7 @@ def trainer(tmp_path, pairs, objective=None, **training):
     model = build(config.model, Vocabulary(source=TOKENS, target=TOKENS), seed=0)
     data = SequenceToSequence(pairs, config.training)
     folder = tmp_path / "run"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     return Trainer(folder, config, model, TOKENIZER, objective or data, data, Silent())
 
 
@@ -126,7 +126,8 @@ def test_a_step_in_parts_has_the_gradient_of_the_whole(parts):
 def test_gradients_are_added_up_to_the_token_count(tmp_path, pairs):
     run = trainer(tmp_path, pairs, max_tokens=32, batch_tokens=100)
     steps = run.train_data.steps(epoch=0)
-    assert all(sum(run.train_data.tokens(b) for b in step) >= 100 for step in steps[:-1])
+    lengths = pairs.target.lengths
+    assert all(sum(lengths[batch].sum() for batch in step) >= 100 for step in steps[:-1])
     assert any(len(step) > 1 for step in steps)
 
 
@@ -146,12 +147,9 @@ class Failing:
     def steps(self, epoch):
         return self.real.steps(epoch)
 
-    def tokens(self, indices):
-        return self.real.tokens(indices)
-
-    def loss(self, model, indices):
+    def loss(self, model, indices, epoch):
         self.calls += 1
-        loss = self.real.loss(model, indices)
+        loss = self.real.loss(model, indices, epoch)
         return Loss(loss.smoothed * math.nan, 0, 0, loss.tokens) if self.calls in self.bad else loss
 
 
@@ -226,3 +224,130 @@ def test_a_model_that_reads_its_source_is_not_accused(tmp_path, pairs, monkeypat
     (validation,) = (line for line in run.watcher.said if not isinstance(line, str))
     assert validation.blind_loss > validation.loss + 0.5
     assert not any("ignores its source" in str(line) for line in run.watcher.said)
+
+
+class Cramped:
+    """An objective on a machine with room for a few pairs at a time: memory ends in the backward pass."""
+
+    def __init__(self, real, room):
+        self.real, self.room, self.sizes = real, room, []
+
+    def steps(self, epoch):
+        return self.real.steps(epoch)
+
+    def loss(self, model, indices, epoch):
+        loss = self.real.loss(model, indices, epoch)
+        self.sizes.append(len(indices))
+        if len(indices) > self.room:
+            model.output.weight.grad = torch.ones_like(model.output.weight)  # half of a backward pass
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+        return loss
+
+
+def test_out_of_memory_is_survived_with_the_same_gradients(tmp_path, pairs):
+    whole, cramped = (trainer(tmp_path, pairs, max_tokens=1000) for _ in range(2))
+    cramped.train_data = Cramped(cramped.train_data, room=9)
+    batches = whole.train_data.steps(epoch=0)[0]
+    assert len(batches[0]) > 18
+    assert whole.compute_gradients(batches) == pytest.approx(cramped.compute_gradients(batches))
+    for one, other in zip(whole.model.parameters(), cramped.model.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, atol=1e-4, rtol=1e-4)
+    assert cramped.progress.parts > 2
+    assert "batches are computed in" in cramped.watcher.said[-1]
+    before = len(cramped.train_data.sizes)
+    cramped.compute_gradients(batches)
+    assert max(cramped.train_data.sizes[before:]) <= 9  # what was learned is remembered
+
+
+def test_a_pair_that_does_not_fit_ends_the_run(tmp_path, pairs):
+    run = trainer(tmp_path, pairs)
+    run.train_data = Cramped(run.train_data, room=0)
+    with pytest.raises(
+        TrainingError, match="memory does not suffice for a single pair; set a smaller max_tokens"
+    ):
+        run.run()
+
+
+def test_other_errors_are_not_hidden(tmp_path, pairs):
+    run = trainer(tmp_path, pairs)
+    run.train_data.loss = lambda *_: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        run.run()
+
+
+def test_plateau_halves_the_rate_when_validation_makes_no_progress(tmp_path, pairs):
+    run = trainer(tmp_path, pairs, steps=12, schedule="plateau", learning_rate=1e-12)
+    run.progress.best_loss = 0.0
+    run.run()
+    assert run.progress.rate_halvings == 3
+    assert run.optimizer.param_groups[0]["lr"] == pytest.approx(
+        1e-12 / 4
+    )  # the third came after the last step
+
+
+def test_frozen_parts_stay_and_the_rest_learns(tmp_path, pairs):
+    run = trainer(tmp_path, pairs, freeze=["encoder", "source_embedding.weight"])
+    before = {name: p.detach().clone() for name, p in run.model.named_parameters()}
+    run.run()
+    for name, parameter in run.model.named_parameters():
+        frozen = name.startswith(("encoder.", "source_embedding"))
+        assert torch.equal(parameter, before[name]) == frozen, name
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [
+        (["enc"], "the model has no part 'enc'; its parts are source_embedding, encoder, decoder"),
+        (["encoder", "decoder", "source_embedding"], "freeze leaves nothing to train"),
+    ],
+)
+def test_what_cannot_be_frozen(tmp_path, pairs, parts, problem):
+    with pytest.raises(ConfigError, match=problem):
+        trainer(tmp_path, pairs, freeze=parts)
+
+
+def test_a_moving_average_is_validated_and_is_the_final_model(tmp_path, pairs):
+    run = trainer(tmp_path, pairs, ema=0.9, steps=4)
+    expected = {name: p.detach().clone() for name, p in run.model.named_parameters()}
+    for number, batches in enumerate(run.train_data.steps(epoch=0)[:4], start=1):
+        twin = run.step(batches)
+        assert twin is False
+        for name, parameter in run.model.named_parameters():
+            decay = min(0.9, (1 + number) / (10 + number))
+            expected[name] = decay * expected[name] + (1 - decay) * parameter.detach()
+    run._validate_and_save(finished=True)
+    run._write_final()
+    final = dict(artifact.load(run.folder / "final").named_parameters())
+    for name, tensor in expected.items():
+        torch.testing.assert_close(final[name].detach(), tensor)
+    assert not torch.equal(final["source_embedding.weight"], run.model.source_embedding.weight)
+    best = artifact.load(run.folder / "best").source_embedding.weight
+    torch.testing.assert_close(best, final["source_embedding.weight"])
+
+
+def test_time_is_up(tmp_path, pairs):
+    run = trainer(tmp_path, pairs, steps=10**6, validate_every=10**6, minutes=0.005)
+    run.run()
+    assert run.progress.finished
+    assert 0 < run.progress.step < 10**6
+    assert any("0.005 minutes are over" in str(line) for line in run.watcher.said)
+    assert artifact.load(run.folder / "final")
+
+
+def test_a_loss_that_grows_is_told(tmp_path, pairs):
+    run = trainer(tmp_path, pairs, steps=2)
+    run.progress.best_loss = 0.1
+    run.run()
+    assert any("training diverges" in str(line) for line in run.watcher.said)
+
+
+def test_bfloat16_products_learn_too(tmp_path, pairs):
+    """The weights stay float32, and the losses are those of float32 to the precision of bfloat16."""
+    exact, rough = (trainer(tmp_path / p, pairs, precision=p) for p in ("float32", "bfloat16"))
+    batches = exact.train_data.steps(epoch=0)[0]
+    (one, tokens), (other, _) = exact.compute_gradients(batches), rough.compute_gradients(batches)
+    assert one / tokens == pytest.approx(other / tokens, rel=0.02)
+    assert one != other
+    assert all(p.dtype == p.grad.dtype == torch.float32 for p in rough.model.parameters())
+    right, found = (torch.cat([p.grad.flatten() for p in run.model.parameters()]) for run in (exact, rough))
+    assert (right - found).norm() / right.norm() < 0.05

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli import check, demo, paper, train
+from transduce.cli import check, demo, paper, plan, report, train
 from transduce.cli.errors import run
 
 app = typer.Typer(
@@ -16,6 +16,8 @@ app = typer.Typer(
 app.command("check")(check.check)
 app.command("demo")(demo.demo)
 app.command("paper")(paper.paper)
+app.command("plan")(plan.plan)
+app.command("report")(report.report)
 app.command("train")(train.train)
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands share: the files of a parallel corpus."""
+"""Options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,3 +9,26 @@ Files = Annotated[list[Path] | None, typer.Option(metavar="FILE")]
 Source = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Source text, plain or gzip.")]
 Target = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Target text, as many lines.")]
 Pairs = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Both sides in one .tsv or .jsonl.")]
+Config = Annotated[Path | None, typer.Option(metavar="FILE", help="A run file (TOML).")]
+Preset = Annotated[str | None, typer.Option(metavar="NAME", help="tiny, small, base, big, A1 … E.")]
+Start = Annotated[
+    Path | None, typer.Option("--from", metavar="MODEL", help="A model folder to fine-tune on this text.")
+]
+Steps = Annotated[int | None, typer.Option(min=1, help="How long; chosen from the data if not given.")]
+Epochs = Annotated[float | None, typer.Option(min=0.001, help="Instead of steps: times through the text.")]
+Minutes = Annotated[float | None, typer.Option(min=0.1, help="Instead of steps: a time to make do with.")]
+TokenizerName = Annotated[
+    str,
+    typer.Option(
+        "--tokenizer",
+        metavar="KIND|FILE",
+        help="bpe, unigram, wordpiece, char, byte; or a tokenizer.json, a vocab.txt.",
+    ),
+]
+VocabularySize = Annotated[int, typer.Option("--vocabulary", min=1, help="The most tokens.")]
+Separate = Annotated[bool, typer.Option("--separate", help="A vocabulary for each side.")]
+HoldOut = Annotated[
+    float, typer.Option(min=0.0001, max=0.5, help="Share of the pairs to validate on, if no files are given.")
+]
+MaxLength = Annotated[int, typer.Option(min=1, help="Tokens; longer pairs are left out.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse text that has anything wrong with it.")]

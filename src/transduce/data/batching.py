@@ -11,6 +11,7 @@ from transduce.config import Vocabulary
 from transduce.data.prepared import Pairs
 
 Indices = npt.NDArray[np.int64]
+Row = npt.NDArray[np.generic]
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,6 @@ class Batch:
     def to(self, device: torch.device) -> "Batch":
         """The same on a device."""
         return Batch(self.source.to(device), self.target.to(device), self.labels.to(device))
-
-    def split(self) -> tuple["Batch", "Batch"]:
-        """Two halves."""
-        half = len(self.source) // 2
-        return (
-            Batch(self.source[:half], self.target[:half], self.labels[:half]),
-            Batch(self.source[half:], self.target[half:], self.labels[half:]),
-        )
 
 
 def plan_batches(
@@ -88,17 +81,22 @@ def padding_share(batches: list[Indices], lengths: Indices) -> float:
 
 def collate(pairs: Pairs, indices: Indices, vocabulary: Vocabulary) -> Batch:
     """Read these pairs and pad them."""
-    source = _pad([pairs.source[index] for index in indices], vocabulary.pad)
-    labels = _pad([pairs.target[index] for index in indices], vocabulary.pad)
+    return pad(
+        [pairs.source[index] for index in indices], [pairs.target[index] for index in indices], vocabulary
+    )
+
+
+def pad(sources: list[Row], targets: list[Row], vocabulary: Vocabulary) -> Batch:
+    """Rows of ids, each ending in ``eos``, as a batch."""
+    source, labels = _pad(sources, vocabulary.pad), _pad(targets, vocabulary.pad)
     target = labels.roll(1, dims=1)
     target[:, 0] = vocabulary.bos
-    target[labels == vocabulary.pad] = (
-        vocabulary.pad
-    )  # where there is nothing to say, there is nothing to read
+    # Where there is nothing to say, there is nothing to read.
+    target[labels == vocabulary.pad] = vocabulary.pad
     return Batch(source, target, labels)
 
 
-def _pad(rows: list[npt.NDArray[np.generic]], pad: int) -> Tensor:
+def _pad(rows: list[Row], pad: int) -> Tensor:
     padded = np.full((len(rows), max(map(len, rows))), pad, dtype=np.int64)
     for place, row in zip(padded, rows, strict=True):
         place[: len(row)] = row

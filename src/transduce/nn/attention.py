@@ -63,6 +63,12 @@ def fast_attention(
         _check(mask)
     # torch's kernel broadcasts a mask of keys alone only if it has a dimension for queries too
     mask = mask[None] if mask is not None and mask.dim() == 1 else mask
+    if torch.is_autocast_enabled("cpu") and query.device.type == "cpu":
+        # The kernel's backward pass is many times slower in bfloat16 than in float32 on CPUs.
+        with torch.autocast("cpu", enabled=False):
+            return F.scaled_dot_product_attention(
+                query.float(), key.float(), value.float(), attn_mask=mask, scale=scale
+            )
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
 
 

@@ -11,22 +11,17 @@ import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from transduce.artifact import sync
 from transduce.errors import CheckpointError
 
-MODEL, OPTIMIZER, STATE, MANIFEST = (
-    "model.safetensors",
-    "optimizer.safetensors",
-    "state.json",
-    "manifest.json",
-)
+MODEL, OPTIMIZER, AVERAGE = "model.safetensors", "optimizer.safetensors", "average.safetensors"
+STATE, MANIFEST = "state.json", "manifest.json"
+_GENERATOR = "generator."
 _NAME = re.compile(r"step-(\d{8})")
 
 
@@ -40,33 +35,41 @@ class Progress:
     best_loss: float = float("inf")
     best_step: int = 0
     validations_without_progress: int = 0
+    rate_halvings: int = 0  # of the plateau schedule
+    parts: int = 1  # every batch is computed in so many, since memory did not suffice for less
     bad_steps_in_a_row: int = 0
     bad_steps: int = 0
     tokens: int = 0
     seconds: float = 0.0
     metrics_bytes: int = 0
+    time_is_up: bool = False
     finished: bool = False
 
 
-def save(
-    folder: Path,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    generator: torch.Generator,
-    progress: Progress,
-) -> Path:
+@dataclass
+class Snapshot:
+    """All numbers of a run at one moment, by name."""
+
+    model: dict[str, Tensor]
+    optimizer: dict[str, Tensor]  # parameter/kind
+    generators: list[Tensor]  # one a process
+    average: dict[str, Tensor]  # the moving one, if there is one
+
+
+def save(folder: Path, snapshot: Snapshot, progress: Progress) -> Path:
     """Write ``folder/step-…``; gives its path."""
     place = folder / f"step-{progress.step:08d}"
     new = folder / f".saving-{place.name}"
+    generators = {f"{_GENERATOR}{rank}": state for rank, state in enumerate(snapshot.generators)}
     try:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
-        save_file(_parameters(model), new / MODEL)
-        save_file(
-            {**_optimizer_tensors(model, optimizer), "generator": generator.get_state()}, new / OPTIMIZER
-        )
+        save_file(snapshot.model, new / MODEL)
+        save_file({**snapshot.optimizer, **generators}, new / OPTIMIZER)
+        if snapshot.average:
+            save_file(snapshot.average, new / AVERAGE)
         (new / STATE).write_text(json.dumps(asdict(progress), indent=2) + "\n", encoding="utf-8")
-        hashes = {name: _hash(new / name) for name in (MODEL, OPTIMIZER, STATE)}
+        hashes = {path.name: _hash(path) for path in sorted(new.iterdir())}
         (new / MANIFEST).write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
         for path in (*new.iterdir(), new):
             sync(path)
@@ -81,6 +84,16 @@ def save(
             "make room, then go on with --resume: earlier checkpoints are whole",
         ) from error
     return place
+
+
+def load(path: Path) -> tuple[Snapshot, Progress]:
+    """What `save` wrote."""
+    tensors = load_file(path / OPTIMIZER)
+    names = sorted((name for name in tensors if name.startswith(_GENERATOR)), key=lambda n: (len(n), n))
+    generators = [tensors.pop(name) for name in names]
+    average = load_file(path / AVERAGE) if (path / AVERAGE).exists() else {}
+    progress = Progress(**json.loads((path / STATE).read_text(encoding="utf-8")))
+    return Snapshot(load_file(path / MODEL), tensors, generators, average), progress
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -115,61 +128,11 @@ def is_whole(path: Path) -> bool:
     """All files are there and have the hashes they were saved with."""
     try:
         hashes = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        return set(hashes) == {MODEL, OPTIMIZER, STATE} and all(
-            _hash(path / n) == h for n, h in hashes.items()
+        return {MODEL, OPTIMIZER, STATE} <= set(hashes) and all(
+            _hash(path / name) == digest for name, digest in hashes.items()
         )
     except (OSError, ValueError, TypeError):
         return False
-
-
-def restore(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, generator: torch.Generator
-) -> Progress:
-    """Put everything back as it was."""
-    tensors = load_file(path / OPTIMIZER)
-    generator.set_state(tensors.pop("generator"))
-    read_parameters(path, model)
-    names = {name: index for index, (name, _) in enumerate(model.named_parameters())}
-    state: dict[int, dict[str, Tensor]] = {index: {} for index in names.values()}
-    for key, tensor in tensors.items():
-        name, _, kind = key.rpartition("/")
-        state[names[name]][kind] = tensor
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": {k: v for k, v in state.items() if v}, "param_groups": groups})
-    return Progress(**json.loads((path / STATE).read_text(encoding="utf-8")))
-
-
-def read_parameters(path: Path, model: nn.Module) -> None:
-    """Only the model of a checkpoint."""
-    tensors = load_file(path / MODEL)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(tensors[name])
-
-
-def average_into(paths: list[Path], model: nn.Module) -> None:
-    """The mean of several checkpoints (section 6.1: the paper averages its last ones), summed in float64."""
-    sums: dict[str, Tensor] = {}
-    for path in paths:
-        for name, tensor in load_file(path / MODEL).items():
-            sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(sums[name] / len(paths))
-
-
-def _parameters(model: nn.Module) -> dict[str, Tensor]:
-    return {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
-
-
-def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """``parameter/kind`` → tensor."""
-    state: dict[Any, dict[str, Tensor]] = optimizer.state
-    return {
-        f"{name}/{kind}": tensor.detach().contiguous()
-        for name, parameter in model.named_parameters()
-        for kind, tensor in state.get(parameter, {}).items()
-    }
 
 
 def _hash(path: Path) -> str:

@@ -19,6 +19,7 @@ from transduce.models.transformer import Transformer
 from transduce.tasks.dates import date_pairs
 from transduce.tasks.numbers import number_pairs
 from transduce.tasks.sequences import copy_pairs, reverse_pairs
+from transduce.training.choices import Wishes
 from transduce.training.run import Inputs, Run
 
 TASKS: dict[str, Callable[[int, int], Iterator[tuple[str, str]]]] = {
@@ -62,7 +63,7 @@ def demo(task: str, out: Path | None, steps: int, console: Console) -> float:
     run = Run(folder / "run", console)
     corpus = Corpus.of([], [], [folder / "train.tsv"], "training")
     assert corpus is not None  # noqa: S101
-    run.prepare(Inputs(corpus, tokenizer="char", examined=False), config(steps))
+    run.prepare(Inputs(corpus, tokenizer="char", examined=False), Wishes(config(steps)))
     run.train()
     said = answer(run.folder / "final", list(unseen))
     right = sum(one == other for one, other in zip(said, unseen.values(), strict=True)) / len(unseen)

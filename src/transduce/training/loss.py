@@ -1,5 +1,6 @@
 """The loss (section 5.4): cross-entropy against label-smoothed targets."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -42,50 +43,115 @@ def chunked_loss(
     computed on the way, while a chunk's logits are at hand, so that all logits never exist at once.
     """
     real = targets != pad
-    positions, labels = hidden[real], targets[real]
-    totals = torch.zeros(2, dtype=torch.float64)  # negative log-likelihood, correct
-    smoothed: Tensor = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
-        positions, output, labels, smoothing, chunk, totals
-    )
-    return Loss(smoothed, totals[0].item(), int(totals[1]), len(labels))
+    score = _CrossEntropy(smoothing)
+    smoothed: Tensor = _Chunked.apply(hidden[real], output, targets[real], score, chunk)  # type: ignore[no-untyped-call]
+    return Loss(smoothed, score.negative_log_likelihood, score.correct, int(real.sum()))
 
 
-class _ChunkedLoss(torch.autograd.Function):
+def r_drop_loss(
+    hidden: Tensor,
+    output: Tensor,
+    targets: Tensor,
+    *,
+    pad: int,
+    smoothing: float,
+    weight: float,
+    chunk: int = CHUNK,
+) -> Loss:
+    """R-Drop (Liang et al., 2021): two passes with different dropout should agree.
+
+    hidden (2, batch, target, d_model) are the passes; otherwise as `chunked_loss`. The loss is the mean of
+    both passes' losses, plus ``weight`` / 2 times the mean of the divergences KL(1‖2) and KL(2‖1): the
+    paper's, halved, so that with weight 0 it is the loss of an ordinary pass.
+    """
+    real = targets != pad
+    both = hidden[:, real].transpose(0, 1).flatten(0, 1)  # the two passes of a position side by side
+    labels = targets[real].repeat_interleave(2)
+    score = _RDrop(smoothing, weight)
+    smoothed: Tensor = _Chunked.apply(both, output, labels, score, 2 * (chunk // 2))  # type: ignore[no-untyped-call]
+    return Loss(smoothed, score.negative_log_likelihood / 2, score.correct // 2, int(real.sum()))
+
+
+class _CrossEntropy:
+    """The loss of some positions, and its gradient, which takes the memory of the logits."""
+
+    def __init__(self, smoothing: float) -> None:
+        self.smoothing = smoothing
+        self.negative_log_likelihood = 0.0
+        self.correct = 0
+
+    def __call__(self, logits: Tensor, labels: Tensor, *, gradient: bool) -> float:
+        """(positions, vocabulary) and (positions,) → the summed loss; then ``logits`` hold the gradient."""
+        smoothing, gold = self.smoothing, labels[:, None]
+        normaliser = logits.logsumexp(dim=-1, keepdim=True)
+        right = logits.gather(1, gold)
+        nll = float((normaliser - right).sum(dtype=torch.float64))
+        even = float((normaliser - logits.mean(dim=-1, keepdim=True)).sum(dtype=torch.float64))
+        self.negative_log_likelihood += nll
+        self.correct += int((logits.argmax(dim=-1, keepdim=True) == gold).sum())
+        if gradient:  # softmax − smoothed target
+            logits.sub_(normaliser).exp_().sub_(smoothing / logits.size(1))
+            logits.scatter_add_(1, gold, torch.full_like(right, smoothing - 1))
+        return (1 - smoothing) * nll + smoothing * even
+
+
+class _RDrop(_CrossEntropy):
+    """Rows 2i and 2i + 1 are two passes over the same position."""
+
+    def __init__(self, smoothing: float, weight: float) -> None:
+        super().__init__(smoothing)
+        self.weight = weight
+
+    def __call__(self, logits: Tensor, labels: Tensor, *, gradient: bool) -> float:
+        log_p = logits.log_softmax(dim=-1).view(-1, 2, logits.size(1))  # (positions, 2, vocabulary)
+        p = log_p.exp()
+        difference = log_p - log_p.flip(1)
+        divergence = (p * difference).sum(dim=-1, keepdim=True)  # KL(1‖2) and KL(2‖1)
+        loss = super().__call__(logits, labels, gradient=gradient) / 2
+        if gradient:
+            # d KL(p‖q) = p (log p − log q − KL(p‖q)) and d KL(q‖p) = p − q, by the logits of p
+            d_divergence = p * (difference - divergence) + p - p.flip(1)
+            logits.div_(2).add_(d_divergence.flatten(0, 1), alpha=self.weight / 4)
+        return loss + self.weight / 4 * float(divergence.sum(dtype=torch.float64))
+
+
+class _Chunked(torch.autograd.Function):
+    """Logits, loss and gradients of a chunk of positions at a time."""
+
     @staticmethod
     def forward(
         ctx: FunctionCtx,
         hidden: Tensor,
         output: Tensor,
         labels: Tensor,
-        smoothing: float,
+        score: Callable[..., float],
         chunk: int,
-        totals: Tensor,
     ) -> Tensor:
-        smoothed = 0.0
+        loss = 0.0
         wanted = any(ctx.needs_input_grad[:2])  # type: ignore[attr-defined]
         d_hidden = torch.empty_like(hidden) if wanted else None
         d_output = torch.zeros_like(output) if wanted else None
-        for begin in range(0, len(hidden), chunk):
-            part, gold = hidden[begin : begin + chunk], labels[begin : begin + chunk, None]
-            logits = part @ output.t()  # (chunk, vocabulary)
-            normaliser = logits.logsumexp(dim=-1, keepdim=True)
-            right = logits.gather(1, gold)
-            nll = (normaliser - right).sum(dtype=torch.float64)
-            even = (normaliser - logits.mean(dim=-1, keepdim=True)).sum(dtype=torch.float64)
-            smoothed += float((1 - smoothing) * nll + smoothing * even)
-            totals[0] += nll.cpu()
-            totals[1] += (logits.argmax(dim=-1, keepdim=True) == gold).sum().cpu()
-            if d_hidden is not None and d_output is not None:
-                # softmax − smoothed target, in the memory of the logits
-                d_logits = logits.sub_(normaliser).exp_().sub_(smoothing / len(output))
-                d_logits.scatter_add_(1, gold, torch.full_like(right, smoothing - 1))
-                torch.mm(d_logits, output, out=d_hidden[begin : begin + chunk])
-                d_output.addmm_(d_logits.t(), part)
+        # Under autocast the products are in its type, and everything else stays in float32.
+        kind = hidden.device.type
+        low = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else output.dtype
+        matrix = output.to(low)
+        with torch.autocast(kind, enabled=False):
+            for begin in range(0, len(hidden), chunk):
+                part = hidden[begin : begin + chunk].to(low)
+                logits = (part @ matrix.t()).to(output.dtype)  # (chunk, vocabulary)
+                loss += score(logits, labels[begin : begin + chunk], gradient=wanted)
+                if d_hidden is not None and d_output is not None:
+                    d_logits = logits.to(low)
+                    d_hidden[begin : begin + chunk] = d_logits @ matrix
+                    if low == output.dtype:
+                        d_output.addmm_(d_logits.t(), part)
+                    else:
+                        d_output += d_logits.t() @ part
         if d_hidden is not None and d_output is not None:
             ctx.save_for_backward(d_hidden, d_output)
-        return hidden.new_tensor(smoothed)
+        return output.new_tensor(loss)
 
     @staticmethod
     def backward(ctx: FunctionCtx, scale: Tensor) -> tuple[Tensor | None, ...]:
         d_hidden, d_output = ctx.saved_tensors  # type: ignore[attr-defined]
-        return d_hidden * scale, d_output * scale, None, None, None, None
+        return d_hidden * scale, d_output * scale, None, None, None

@@ -5,12 +5,16 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import nn
 
 from transduce.config import TrainingConfig
-from transduce.data.batching import Batch, collate, group_steps, plan_batches
+from transduce.data.batching import Batch, collate, group_steps, pad, plan_batches
 from transduce.data.prepared import Pairs
+from transduce.data.resegment import Resegmentation
+from transduce.data.tokenizer import Tokenizer
 from transduce.models.transformer import Transformer
-from transduce.training.loss import Loss, chunked_loss
+from transduce.training.loss import Loss, chunked_loss, r_drop_loss
 
 Indices = npt.NDArray[np.int64]
 
@@ -22,11 +26,7 @@ class Objective(Protocol):
         """Which examples make up each step of an epoch, batch by batch: a function of the epoch alone."""
         ...
 
-    def tokens(self, indices: Indices) -> int:
-        """How many things are predicted in these examples."""
-        ...
-
-    def loss(self, model: Transformer, indices: Indices) -> Loss:
+    def loss(self, model: Transformer, indices: Indices, epoch: int) -> Loss:
         """The summed loss of these examples."""
         ...
 
@@ -35,12 +35,28 @@ class Objective(Protocol):
         ...
 
 
+class WithLoss(nn.Module):
+    """A model whose forward pass gives the loss of an objective: what several processes can share."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, objective: Objective, indices: Indices, epoch: int, blind: bool = False) -> Loss | None:
+        """See `Objective`."""
+        if blind:
+            return objective.blind_loss(self.model, indices)
+        return objective.loss(self.model, indices, epoch)
+
+
 class SequenceToSequence:
     """Read a source, predict its target."""
 
-    def __init__(self, pairs: Pairs, training: TrainingConfig) -> None:
+    def __init__(self, pairs: Pairs, training: TrainingConfig, tokenizer: Tokenizer | None = None) -> None:
         self.pairs, self.training = pairs, training
         self.source_lengths, self.target_lengths = pairs.source.lengths, pairs.target.lengths
+        p = training.bpe_dropout
+        self._anew = Resegmentation(pairs, tokenizer, p, training.seed) if p and tokenizer else None
 
     def steps(self, epoch: int) -> list[list[Indices]]:
         """See `Objective`."""
@@ -53,30 +69,43 @@ class SequenceToSequence:
         )
         return group_steps(batches, self.target_lengths, self.training.batch_tokens or 1)
 
-    def tokens(self, indices: Indices) -> int:
+    def loss(self, model: Transformer, indices: Indices, epoch: int) -> Loss:
         """See `Objective`."""
-        return int(self.target_lengths[indices].sum())
-
-    def loss(self, model: Transformer, indices: Indices) -> Loss:
-        """See `Objective`."""
-        return batch_loss(model, self._read(model, indices), self.training.label_smoothing)
+        return batch_loss(
+            model,
+            self._read(model, indices, epoch),
+            self.training.label_smoothing,
+            r_drop=self.training.r_drop if model.training else 0.0,
+        )
 
     def blind_loss(self, model: Transformer, indices: Indices) -> Loss | None:
         """See `Objective`."""
-        if len(indices) < 2:
+        if len(self.pairs) < 2:
             return None
-        batch = self._read(model, indices)
-        return batch_loss(
-            model, replace(batch, source=batch.source.roll(1, dims=0)), self.training.label_smoothing
+        others = np.roll(indices, 1) if len(indices) > 1 else (indices + 1) % len(self.pairs)
+        batch = replace(self._read(model, indices, epoch=0), source=self._read(model, others, epoch=0).source)
+        return batch_loss(model, batch, self.training.label_smoothing)
+
+    def _read(self, model: Transformer, indices: Indices, epoch: int) -> Batch:
+        if self._anew is not None and model.training:
+            batch = pad(
+                [self._anew.read("source", index, epoch) for index in indices],
+                [self._anew.read("target", index, epoch) for index in indices],
+                model.vocabulary,
+            )
+        else:
+            batch = collate(self.pairs, indices, model.vocabulary)
+        return batch.to(model.output.weight.device)
+
+
+def batch_loss(model: Transformer, batch: Batch, smoothing: float, r_drop: float = 0.0) -> Loss:
+    """Of a batch that is read already; with ``r_drop``, of two passes over it (see `r_drop_loss`)."""
+    pad_id = model.vocabulary.pad
+    if r_drop:
+        twice = torch.cat([batch.source] * 2), torch.cat([batch.target] * 2)
+        hidden = torch.stack(model.decode(twice[1], model.encode(twice[0])).chunk(2))
+        return r_drop_loss(
+            hidden, model.output.weight, batch.labels, pad=pad_id, smoothing=smoothing, weight=r_drop
         )
-
-    def _read(self, model: Transformer, indices: Indices) -> Batch:
-        return collate(self.pairs, indices, model.vocabulary).to(model.output.weight.device)
-
-
-def batch_loss(model: Transformer, batch: Batch, smoothing: float) -> Loss:
-    """Of a batch that is read already."""
     hidden = model.decode(batch.target, model.encode(batch.source))
-    return chunked_loss(
-        hidden, model.output.weight, batch.labels, pad=model.vocabulary.pad, smoothing=smoothing
-    )
+    return chunked_loss(hidden, model.output.weight, batch.labels, pad=pad_id, smoothing=smoothing)

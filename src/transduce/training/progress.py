@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from transduce.training import checkpoint
-from transduce.training.trainer import Validation
+from transduce.training.trainer import Watcher
+from transduce.training.validation import Validation
 
 
 class Display:
@@ -64,3 +65,25 @@ class Display:
             f"step {progress.step:,}: validation loss {validation.loss:.4f}, perplexity "
             f"{validation.perplexity:.2f}, accuracy {validation.accuracy:.1%}{best}"
         )
+
+
+class Everyone:
+    """Several watchers as one."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self._watchers = watchers
+
+    def say(self, message: str) -> None:
+        """See `transduce.training.trainer.Watcher`."""
+        for watcher in self._watchers:
+            watcher.say(message)
+
+    def stepped(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> None:
+        """See `transduce.training.trainer.Watcher`."""
+        for watcher in self._watchers:
+            watcher.stepped(progress, metrics)
+
+    def validated(self, progress: checkpoint.Progress, validation: Validation) -> None:
+        """See `transduce.training.trainer.Watcher`."""
+        for watcher in self._watchers:
+            watcher.validated(progress, validation)

@@ -1,13 +1,15 @@
-"""A whole run: from text files to a trained model in a run folder.
+"""A run folder: from text files to a trained model.
 
 run.toml       the resolved configuration; written last, so that it stands for a prepared run
 tokenizer.json, data/   what the text became
+start/         the model it starts from, if there is one
 checkpoints/   to go on from
 metrics.jsonl  what was measured
 best/, final/  model folders
 """
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +18,8 @@ from types import FrameType
 
 from rich.console import Console
 
-from transduce.config import PRESETS, RunConfig, TrainingConfig, preset, read_toml, write_toml
+from transduce import artifact
+from transduce.config import RunConfig, read_toml, write_toml
 from transduce.data import tokenizer as tokenizers
 from transduce.data.corpus import Corpus
 from transduce.data.doctor import Doctor
@@ -26,11 +29,18 @@ from transduce.data.report import print_report
 from transduce.data.tokenizer import Kind, Tokenizer
 from transduce.errors import DataError, TrainingError
 from transduce.models.build import build
+from transduce.models.transformer import Transformer
+from transduce.training import checkpoint
+from transduce.training.choices import Wishes, choose, steps_of_epochs
+from transduce.training.distributed import Team
 from transduce.training.objective import SequenceToSequence
-from transduce.training.progress import Display
+from transduce.training.probe import measure_precision, probe
+from transduce.training.progress import Display, Everyone
+from transduce.training.tensorboard import TensorBoard
 from transduce.training.trainer import Trainer
 
-FEW_PAIRS = 300_000  # up to here a small model learns as much as a large one, sooner
+MAX_LENGTH = 512  # tokens; longer texts are left out
+SLACK = 0.95  # of the minutes are planned: saving takes time too
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,7 @@ class Inputs:
     vocabulary: int = 8000
     joint: bool = True
     hold_out: float = 0.02
+    max_length: int = MAX_LENGTH
     strict: bool = False
     examined: bool = True  # by the doctor, before anything else
 
@@ -53,75 +64,118 @@ class Run:
 
     folder: Path
     console: Console = field(default_factory=Console)
+    team: Team = field(default_factory=Team)
 
     @property
     def is_prepared(self) -> bool:
         """There is a run here that can go on."""
         return (self.folder / "run.toml").exists()
 
-    def prepare(
-        self,
-        inputs: Inputs,
-        config: RunConfig | None = None,
-        *,
-        preset_name: str | None = None,
-        steps: int | None = None,
-    ) -> None:
-        """Look at the text and write it as ids; without a configuration, choose one that suits it."""
-        model = preset(preset_name).model if preset_name else None
+    def describe(self) -> str:
+        """How far the run in this folder is."""
+        steps = read_toml(self.folder / "run.toml").training.steps
+        found = checkpoint.list_checkpoints(self.folder / "checkpoints")
+        done = int(found[-1].name.removeprefix("step-")) if found else 0
+        return f"{self.folder} holds a run already, at step {done:,} of {steps:,}"
+
+    def prepare(self, inputs: Inputs, wishes: Wishes | None = None) -> None:
+        """Look at the text, write it as ids, and decide all that was left open."""
+        wishes = wishes or Wishes()
         if self.is_prepared:
-            raise TrainingError(
-                f"{self.folder} holds a run already", "add --resume to go on with it, or choose another --out"
-            )
+            raise TrainingError(self.describe(), "add --resume to go on with it, or choose another --out")
         if inputs.examined:
             self._examine(inputs)
-        tokenizer = self._tokenizer(inputs)
-        with self.console.status("cutting the text into tokens ...") as status:
-            done = 0
-
-            def tell(pairs: int) -> None:
-                nonlocal done
-                done += pairs
-                status.update(f"cutting the text into tokens ... {done:,} pairs")
-
-            data = prepare(
-                self.folder / "data",
-                tokenizer,
-                inputs.train,
-                inputs.valid,
-                hold_out=inputs.hold_out,
-                progress=tell,
-            )
-        if data.too_long:
-            self.console.print(f"{data.too_long:,} pairs are too long and left out", highlight=False)
+        tokenizer = artifact.load_tokenizer(wishes.start) if wishes.start else self._tokenizer(inputs)
+        self._cut(inputs, tokenizer, wishes.limit(inputs.max_length))
         tokenizer.save(self.folder)
-        chosen = config or suitable(data.train, steps)
-        if model:
-            chosen = chosen.model_copy(update={"model": model})
-        if steps:
-            training = chosen.training.model_copy(update={"steps": steps})
-            chosen = chosen.model_copy(update={"training": training})
-        write_toml(chosen, self.folder / "run.toml")
+        train, valid = self._pairs()
+        config = self._decide(wishes, train, tokenizer)
+        if wishes.start:
+            model = artifact.load(wishes.start)
+            model.config = config.model
+            artifact.save(model, self.folder / "start", tokenizer)
+        write_toml(config, self.folder / "run.toml")
         self.console.print(
-            f"{len(data.train):,} pairs to train on, {len(data.valid):,} to validate, "
+            f"{len(train):,} pairs to train on, {len(valid):,} to validate, "
             f"{tokenizer.vocabulary.target:,} tokens",
             highlight=False,
         )
 
-    def train(self) -> bool:
-        """Train, or go on training; says whether the run is finished."""
+    def extend(self, steps: int) -> None:
+        """Let a run go on for longer than was planned."""
+        config = read_toml(self.folder / "run.toml")
+        training = config.training.model_copy(update={"steps": steps})
+        write_toml(config.model_copy(update={"training": training}), self.folder / "run.toml")
+
+    def open(self) -> tuple[RunConfig, Transformer, Tokenizer, SequenceToSequence, SequenceToSequence]:
+        """Configuration, new model, tokenizer, training and validation data of a prepared run."""
         config, tokenizer = read_toml(self.folder / "run.toml"), Tokenizer.load(self.folder)
-        model = build(config.model, tokenizer.vocabulary, seed=config.training.seed)
-        train, valid = (
-            SequenceToSequence(Pairs.open(self.folder / "data" / part), config.training)
-            for part in ("train", "valid")
+        start = self.folder / "start"
+        model = (
+            artifact.load(start)
+            if start.exists()
+            else build(config.model, tokenizer.vocabulary, seed=config.training.seed)
         )
+        return config, model, tokenizer, *self._objectives(config, tokenizer)
+
+    def train(self, *, tensorboard: bool = False) -> bool:
+        """Train, or go on training; says whether the run is finished."""
+        config, model, tokenizer, train, valid = self.open()
         with Display(self.console, config.training.steps) as display:
-            trainer = Trainer(self.folder, config, model, tokenizer, train, valid, display)
+            trainer = Trainer(self.folder, config, model, tokenizer, train, valid, display, self.team)
             trainer.resume()
-            with _stopping_politely(trainer):
+            with self._tracking(trainer, tensorboard), _stopping_politely(trainer):
                 trainer.run()
         return trainer.progress.finished
+
+    @contextmanager
+    def _tracking(self, trainer: Trainer, wanted: bool) -> Iterator[None]:
+        if not (wanted and self.team.leads):
+            yield
+            return
+        board = TensorBoard(self.folder, trainer.progress.step)
+        trainer.watcher = Everyone(trainer.watcher, board)
+        try:
+            yield
+        finally:
+            board.close()
+
+    def _pairs(self) -> tuple[Pairs, Pairs]:
+        return Pairs.open(self.folder / "data" / "train"), Pairs.open(self.folder / "data" / "valid")
+
+    def _objectives(
+        self, config: RunConfig, tokenizer: Tokenizer
+    ) -> tuple[SequenceToSequence, SequenceToSequence]:
+        train, valid = self._pairs()
+        return (
+            SequenceToSequence(train, config.training, tokenizer),
+            SequenceToSequence(valid, config.training),
+        )
+
+    def _decide(self, wishes: Wishes, pairs: Pairs, tokenizer: Tokenizer) -> RunConfig:
+        """What the machine and the amount of text decide: precision, and steps for a time or for epochs."""
+        config = choose(wishes, pairs, joint=tokenizer.joint)
+        train, valid = self._objectives(config, tokenizer)
+        precision = config.training.precision
+
+        def trial() -> Transformer:
+            return build(config.model, tokenizer.vocabulary, seed=config.training.seed)
+
+        if precision == "auto":
+            precision, why = measure_precision(config, trial(), tokenizer, train, self.team)
+            self.console.print(f"precision: {why}", highlight=False)
+        steps = steps_of_epochs(train, wishes.epochs) if wishes.epochs else None
+        if wishes.minutes:
+            seconds = 60 * wishes.minutes
+            with self.console.status("measuring the speed ..."):
+                measured = probe(
+                    config, trial(), tokenizer, train, valid, self.team, min(20.0, 0.05 * seconds)
+                )
+            steps = measured.steps_in(SLACK * seconds * self.team.size, config.training.validate_every)
+            self.console.print(f"{wishes.minutes:g} minutes: {steps:,} steps", highlight=False)
+        config = choose(wishes, pairs, joint=tokenizer.joint, steps=steps)
+        training = config.training.model_copy(update={"precision": precision})
+        return config.model_copy(update={"training": training})
 
     def _examine(self, inputs: Inputs) -> None:
         with self.console.status("looking at the text ..."):
@@ -145,26 +199,37 @@ class Run:
                 joint=inputs.joint,
             )
 
+    def _cut(self, inputs: Inputs, tokenizer: Tokenizer, max_length: int) -> None:
+        """Text to prepared pairs."""
+        with self.console.status("cutting the text into tokens ...") as status:
+            done = 0
 
-def suitable(pairs: Pairs, steps: int | None = None) -> RunConfig:
-    """A configuration for this much text: about 30 times through it, between 2,000 and 100,000 steps."""
-    training = TrainingConfig()
-    steps_an_epoch = int(pairs.target.lengths.sum()) / (0.9 * training.max_tokens)
-    steps = steps or int(min(100_000, max(2_000, 30 * steps_an_epoch)))
-    few = len(pairs) <= FEW_PAIRS
-    model = PRESETS["small" if few else "base"].model
-    training = TrainingConfig(
-        steps=steps,
-        warmup=max(1, min(4000, steps // 10)),
-        learning_rate=1e-3 if few else None,
-        validate_every=max(100, min(1000, steps // 20)),
-    )
-    return RunConfig(model=model, training=training)
+            def tell(pairs: int) -> None:
+                nonlocal done
+                done += pairs
+                status.update(f"cutting the text into tokens ... {done:,} pairs")
+
+            data = prepare(
+                self.folder / "data",
+                tokenizer,
+                inputs.train,
+                inputs.valid,
+                hold_out=inputs.hold_out,
+                max_length=max_length,
+                progress=tell,
+            )
+        if data.too_long:
+            self.console.print(
+                f"{data.too_long:,} pairs are longer than {max_length} tokens and left out", highlight=False
+            )
 
 
 @contextmanager
 def _stopping_politely(trainer: Trainer) -> Iterator[None]:
     """Ctrl-C asks for a checkpoint and an end; a second one ends at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are the main thread's business
+        return
 
     def ask(number: int, frame: FrameType | None) -> None:
         trainer.stop_requested = True

@@ -29,6 +29,8 @@ def make_schedule(training: TrainingConfig, d_model: int) -> Schedule:
             return (1 + math.cos(math.pi * done)) / 2
         if training.schedule == "linear":
             return 1 - done
+        if training.schedule == "plateau":  # the trainer lowers it when validation makes no progress
+            return 1.0
         return math.sqrt(warmup / step)
 
     return lambda step: peak * (step / warmup if step < warmup else fall(step))

@@ -3,12 +3,14 @@
 import json
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from transduce import artifact
 from transduce.config import RunConfig
@@ -17,35 +19,20 @@ from transduce.errors import TrainingError
 from transduce.models.transformer import Transformer
 from transduce.nn.dropout import use_generator
 from transduce.training import checkpoint
-from transduce.training.checkpoint import Progress
-from transduce.training.loss import Loss
-from transduce.training.objective import Indices, Objective
+from transduce.training.averaging import MovingAverage, average_checkpoints
+from transduce.training.checkpoint import Progress, Snapshot
+from transduce.training.distributed import Share, Team, assign, whole
+from transduce.training.objective import Indices, Objective, WithLoss
+from transduce.training.optimizer import freeze, make_optimizer, scale_and_clip
+from transduce.training.precision import computing_in
 from transduce.training.schedule import make_schedule
+from transduce.training.validation import Validation, validate
 
 BAD_STEPS_IN_A_ROW = 10
 LOG_EVERY = 50
-BLIND_BATCHES = 10
 EARLY = 500  # steps in which no model is blamed for ignoring its source
-IGNORED = 0.02  # nats a token: less than this between right and wrong sources is no difference
-
-
-@dataclass(frozen=True)
-class Validation:
-    """How well the model predicts what it was not trained on, a token."""
-
-    loss: float  # negative log-likelihood, in nats
-    accuracy: float
-    blind_loss: float  # the same for sources that belong to other targets
-
-    @property
-    def perplexity(self) -> float:
-        """e to the loss."""
-        return math.exp(min(self.loss, 100))
-
-    @property
-    def ignores_its_source(self) -> bool:
-        """Whether it makes no difference to the model which source it reads."""
-        return self.blind_loss - self.loss < IGNORED
+EXPLODED = 1.0  # nats a token above the best
+PLATEAU = 2  # validations without progress that halve the learning rate of the plateau schedule
 
 
 class Watcher(Protocol):
@@ -76,84 +63,146 @@ class Trainer:
         train: Objective,
         valid: Objective,
         watcher: Watcher,
+        team: Team | None = None,
     ) -> None:
-        self.folder, self.config, self.model, self.tokenizer = folder, config, model, tokenizer
-        self.train_data, self.valid_data, self.watcher = train, valid, watcher
-        self.generator = torch.Generator().manual_seed(config.training.seed)
+        self.folder, self.config, self.tokenizer, self.watcher = folder, config, tokenizer, watcher
+        self.train_data, self.valid_data = train, valid
+        self.team = team or Team()
+        self.model = model.to(self.team.device)
+        training = config.training
+        self.generator = torch.Generator(self.team.device).manual_seed(training.seed + self.team.rank)
         use_generator(model, self.generator)
-        self.optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=True)
-        self.rate = make_schedule(config.training, config.model.d_model)
+        freeze(model, training.freeze)
+        layers = [*model.encoder.layers, *model.decoder.layers]
+        self.module = self.team.wrap(WithLoss(model), training.parallel, layers)
+        self.optimizer = make_optimizer(model)
+        self.average = MovingAverage(model, training.ema) if training.ema else None
+        self.rate = make_schedule(training, config.model.d_model)
         self.progress = Progress()
         self.stop_requested = False  # set by whoever wants a checkpoint and an end after the present step
+        self._clock = time.monotonic()
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
         path = checkpoint.newest(self.folder / "checkpoints", self.watcher.say)
         if path is not None:
-            self.progress = checkpoint.restore(path, self.model, self.optimizer, self.generator)
+            self._restore(*checkpoint.load(path))
             self.watcher.say(f"going on from step {self.progress.step:,}")
+        self.progress.finished &= self._ends_here()  # it may be asked for more steps now
         metrics = self.folder / "metrics.jsonl"
-        if metrics.exists():  # what was logged after the checkpoint will be logged again
+        if metrics.exists() and self.team.leads:  # what was logged after the checkpoint will be logged again
             with metrics.open("r+b") as file:
                 file.truncate(self.progress.metrics_bytes)
 
     def run(self) -> None:
         """Train to the end, when ``best`` and ``final`` are model folders; or until a stop is requested."""
         self._clock = time.monotonic()
-        self.model.train()
+        self.module.train()
         while not self.progress.finished:
             steps = self.train_data.steps(self.progress.epoch)
             for batches in steps[self.progress.step_in_epoch :]:
-                self._step(batches)
+                stop = self.step(batches)
                 self.progress.step_in_epoch += 1
                 if self._ends_here() or self.progress.step % self.config.training.validate_every == 0:
                     self._validate_and_save(finished=self._ends_here())
                 if self.progress.finished:
                     break
-                if self.stop_requested:
+                if stop:
                     self.save()
                     return
             else:
                 self.progress.epoch, self.progress.step_in_epoch = self.progress.epoch + 1, 0
         self._write_final()
 
-    def save(self) -> Path:
+    def save(self) -> None:
         """Write a checkpoint now, and forget the oldest ones."""
         now = time.monotonic()
         self.progress.seconds += now - self._clock
         self._clock = now
-        metrics = self.folder / "metrics.jsonl"
-        self.progress.metrics_bytes = metrics.stat().st_size if metrics.exists() else 0
-        folder = self.folder / "checkpoints"
-        path = checkpoint.save(folder, self.model, self.optimizer, self.generator, self.progress)
-        training = self.config.training
-        checkpoint.forget(folder, keep=training.keep, every=training.validate_every)
-        return path
+        snapshot = self._snapshot()
+        if self.team.leads:
+            metrics = self.folder / "metrics.jsonl"
+            self.progress.metrics_bytes = metrics.stat().st_size if metrics.exists() else 0
+            folder, training = self.folder / "checkpoints", self.config.training
+            checkpoint.save(folder, snapshot, self.progress)
+            checkpoint.forget(folder, keep=training.keep, every=training.validate_every)
+        self.team.wait()
 
-    def _step(self, batches: list[Indices]) -> None:
-        """One update from the summed gradients of some batches, per real token."""
-        progress = self.progress
+    def step(self, batches: list[Indices]) -> bool:
+        """One update from the summed gradients of some batches, per real token.
+
+        Says whether the run should stop here: because a process was asked to, or its time is up.
+        """
+        progress, training = self.progress, self.config.training
         progress.step += 1
-        tokens = sum(self.train_data.tokens(indices) for indices in batches)
-        self.optimizer.zero_grad()
-        loss = 0.0
-        for indices in batches:
-            part = self.train_data.loss(self.model, indices)
-            (part.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
-            loss += part.smoothed.item() / tokens
-        limit = self.config.training.clip or math.inf
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), limit).item()
+        summed, own_tokens = self.compute_gradients(batches)
+        summed, tokens, stops, late = self.team.sum(
+            [summed, own_tokens, self.stop_requested, self._is_late()]
+        )
+        loss = summed / tokens
+        # Processes take the mean of their gradients; what is wanted is the sum, per token.
+        norm = scale_and_clip(self.model, self.team.size / tokens, training.clip)
         if math.isfinite(norm) and math.isfinite(loss):
-            rate = self.rate(progress.step)
             for group in self.optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = self._rate_now()
             self.optimizer.step()
             progress.bad_steps_in_a_row = 0
         else:
             self._skip(loss)
-        progress.tokens += tokens
+        if self.average:
+            self.average.update(self.model, progress.step)
+        progress.tokens += int(tokens)
         if progress.step % LOG_EVERY == 0:
-            self._log({"loss": loss, "norm": norm, "learning_rate": self.rate(progress.step)})
+            self._log({"loss": loss, "norm": norm, "learning_rate": self._rate_now()})
+        if late and not progress.time_is_up:
+            progress.time_is_up = True
+            self.watcher.say(f"{training.minutes:g} minutes are over: stopping at step {progress.step:,}")
+        return bool(stops)
+
+    def compute_gradients(self, batches: list[Indices]) -> tuple[float, int]:
+        """Leave the summed gradients of this process's share in the model; gives summed loss and tokens.
+
+        If memory does not suffice, all starts again with every batch in more parts: the sums are the same.
+        """
+        random = self.generator.get_state()
+        while True:
+            parts = [part for batch in batches for part in _split(batch, self.progress.parts)]
+            try:
+                return self._add_gradients(self.team.share(parts))
+            except (RuntimeError, MemoryError) as error:
+                if not _is_out_of_memory(error):
+                    raise
+                largest = max(map(len, parts))
+            if largest == 1 or self.team.size > 1:
+                raise TrainingError(
+                    f"memory does not suffice for {'a single pair' if largest == 1 else 'a batch'}",
+                    "set a smaller max_tokens in run.toml and go on with --resume, or train a smaller model",
+                )
+            if self.team.device.type == "cuda":
+                torch.cuda.empty_cache()
+            self.generator.set_state(random)
+            self.progress.parts *= 2
+            self.watcher.say(
+                f"memory did not suffice for {largest} pairs at once: from step {self.progress.step:,} on, "
+                f"batches are computed in {self.progress.parts} parts, with the same gradients"
+            )
+
+    def _add_gradients(self, shares: list[Share]) -> tuple[float, int]:
+        self.optimizer.zero_grad()
+        loss, tokens = 0.0, 0
+        for number, share in enumerate(shares, start=1):
+            with (
+                self.team.adding_up(self.module, last=number == len(shares)),
+                computing_in(self.config.training.precision, self.team.device),
+            ):
+                part = self.module(self.train_data, share.indices, self.progress.epoch)
+            (part.smoothed * 0 if share.idle else part.smoothed).backward()
+            if not share.idle:
+                loss, tokens = loss + part.smoothed.item(), tokens + part.tokens
+        return loss, tokens
+
+    def _rate_now(self) -> float:
+        return self.rate(self.progress.step) * 0.5**self.progress.rate_halvings
 
     def _skip(self, loss: float) -> None:
         progress = self.progress
@@ -169,23 +218,44 @@ class Trainer:
             )
 
     def _ends_here(self) -> bool:
-        return self.progress.step >= self.config.training.steps
+        return self.progress.step >= self.config.training.steps or self.progress.time_is_up
+
+    def _is_late(self) -> bool:
+        minutes = self.config.training.minutes
+        elapsed = self.progress.seconds + time.monotonic() - self._clock
+        return minutes is not None and elapsed > 60 * minutes
 
     def _validate_and_save(self, *, finished: bool) -> None:
         progress, training = self.progress, self.config.training
-        validation = self.validate()
-        if validation.loss < progress.best_loss:
-            progress.best_loss, progress.best_step = validation.loss, progress.step
-            progress.validations_without_progress = 0
-            artifact.save(self.model, self.folder / "best", self.tokenizer)
-        else:
-            progress.validations_without_progress += 1
-            if training.patience and progress.validations_without_progress >= training.patience:
-                self.watcher.say(f"no progress in {training.patience} validations: stopping")
-                finished = True
+        with self._averaged():
+            validation = validate(self.module, self.valid_data, self.team)
+            if validation.loss < progress.best_loss:
+                progress.best_loss, progress.best_step = validation.loss, progress.step
+                progress.validations_without_progress = 0
+                self._write_model("best", {name: whole(p) for name, p in self.model.named_parameters()})
+            else:
+                progress.validations_without_progress += 1
+        without = progress.validations_without_progress
+        if training.patience and without >= training.patience:
+            self.watcher.say(f"no progress in {training.patience} validations: stopping")
+            finished = True
+        if training.schedule == "plateau" and without and without % PLATEAU == 0:
+            progress.rate_halvings += 1
+            self.watcher.say(f"no progress in {PLATEAU} validations: halving the learning rate")
         progress.finished = finished
-        self._log({"valid_loss": validation.loss, "valid_accuracy": validation.accuracy})
+        self._log(
+            {
+                "valid_loss": validation.loss,
+                "valid_accuracy": validation.accuracy,
+                "blind_loss": validation.blind_loss,
+            }
+        )
         self.watcher.validated(progress, validation)
+        if validation.loss > progress.best_loss + EXPLODED:
+            self.watcher.say(
+                f"the loss has grown from {progress.best_loss:.2f} to {validation.loss:.2f}: training "
+                "diverges. A lower learning rate, longer warm-up or pre-norm may help; best/ is as it was"
+            )
         if validation.ignores_its_source and progress.step > max(EARLY, 2 * training.warmup):
             self.watcher.say(
                 "the model ignores its source: other sources would do as well. Are the files aligned? "
@@ -193,41 +263,82 @@ class Trainer:
             )
         self.save()
 
-    @torch.no_grad()
-    def validate(self) -> Validation:
-        """Look at all validation data once, without dropout; at some of it with exchanged sources too."""
-        self.model.eval()
-        batches = [indices for step in self.valid_data.steps(epoch=0) for indices in step]
-        seeing = [self.valid_data.loss(self.model, indices) for indices in batches]
-        blind = [self.valid_data.blind_loss(self.model, indices) for indices in batches[:BLIND_BATCHES]]
-        self.model.train()
-        loss, accuracy = _mean(seeing)
-        # Compared on the same batches: the difference is what counts.
-        difference = (
-            _mean([loss for loss in blind if loss])[0]
-            - _mean([loss for loss, other in zip(seeing, blind, strict=False) if other])[0]
-        )
-        return Validation(loss, accuracy, loss + difference)
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        if self.average is None:
+            yield
+        else:
+            with self.average.applied(self.model):
+                yield
 
     def _write_final(self) -> None:
-        """The average of the last checkpoints, as a model folder."""
-        paths = checkpoint.list_checkpoints(self.folder / "checkpoints")[-self.config.training.average :]
-        checkpoint.average_into(paths, self.model)
-        artifact.save(self.model, self.folder / "final", self.tokenizer)
+        """The moving average, or the average of the last checkpoints, as a model folder."""
+        if self.average is not None:
+            self._write_model("final", {name: whole(t) for name, t in self.average.weights.items()})
+        elif self.team.leads:
+            paths = checkpoint.list_checkpoints(self.folder / "checkpoints")
+            self._write_model("final", average_checkpoints(paths[-self.config.training.average :]))
+        self.team.wait()
+
+    def _write_model(self, name: str, weights: dict[str, Tensor]) -> None:
+        if self.team.leads:
+            model = artifact.assemble(self.model.config, self.model.vocabulary, weights)
+            artifact.save(model, self.folder / name, self.tokenizer)
+
+    def _snapshot(self) -> Snapshot:
+        """Every process must ask: each may hold only a shard."""
+        named = dict(self.model.named_parameters())
+        return Snapshot(
+            model={name: whole(parameter) for name, parameter in named.items()},
+            optimizer={
+                f"{name}/{kind}": whole(tensor)
+                for name, parameter in named.items()
+                for kind, tensor in self.optimizer.state.get(parameter, {}).items()
+            },
+            generators=self.team.gather(self.generator.get_state()),
+            average={name: whole(t) for name, t in self.average.weights.items()} if self.average else {},
+        )
+
+    def _restore(self, snapshot: Snapshot, progress: Progress) -> None:
+        self.progress = progress
+        _assign_all(self.model, snapshot.model)
+        for name, parameter in self.model.named_parameters():
+            kinds = {
+                key.removeprefix(f"{name}/"): tensor
+                for key, tensor in snapshot.optimizer.items()
+                if key.startswith(f"{name}/")
+            }
+            for kind, tensor in kinds.items():
+                place = tensor.clone() if kind == "step" else torch.zeros_like(parameter)
+                assign(place, tensor)
+                self.optimizer.state[parameter][kind] = place
+        if self.average and snapshot.average:
+            for name, tensor in snapshot.average.items():
+                assign(self.average.weights[name], tensor)
+        if len(snapshot.generators) == self.team.size:
+            self.generator.set_state(snapshot.generators[self.team.rank])
+        else:
+            self.watcher.say(
+                f"the run had {len(snapshot.generators)} processes and now has {self.team.size}: "
+                "it goes on, but not to the same bits"
+            )
 
     def _log(self, metrics: dict[str, float]) -> None:
-        line = {"step": self.progress.step, "epoch": self.progress.epoch, **metrics}
-        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        if self.team.leads:
+            line = {"step": self.progress.step, "epoch": self.progress.epoch, **metrics}
+            with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
         self.watcher.stepped(self.progress, metrics)
 
 
-def _mean(losses: list[Loss]) -> tuple[float, float]:
-    """Negative log-likelihood and accuracy, a token."""
-    tokens = sum(loss.tokens for loss in losses)
-    if not tokens:
-        return math.nan, math.nan
-    return (
-        sum(loss.negative_log_likelihood for loss in losses) / tokens,
-        sum(loss.correct for loss in losses) / tokens,
-    )
+def _assign_all(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    for name, parameter in model.named_parameters():
+        assign(parameter, weights[name])
+
+
+def _split(batch: Indices, parts: int) -> list[Indices]:
+    return [part for part in np.array_split(batch, parts) if len(part)]
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)

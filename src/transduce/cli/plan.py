@@ -1,0 +1,38 @@
+"""``transduce plan``."""
+
+import typer
+
+from transduce.cli import options as o
+
+
+def plan(
+    context: typer.Context,
+    source: o.Source = None,
+    target: o.Target = None,
+    pairs: o.Pairs = None,
+    valid_source: o.Files = None,
+    valid_target: o.Files = None,
+    valid_pairs: o.Files = None,
+    config: o.Config = None,
+    preset: o.Preset = None,
+    start: o.Start = None,
+    steps: o.Steps = None,
+    epochs: o.Epochs = None,
+    minutes: o.Minutes = None,
+    tokenizer: o.TokenizerName = "bpe",
+    vocabulary: o.VocabularySize = 8000,
+    separate: o.Separate = False,
+    hold_out: o.HoldOut = 0.02,
+    max_length: o.MaxLength = 512,
+) -> None:
+    """Say what a training run would be like: sizes, speed, memory, time. Trains nothing.
+
+    Example: transduce plan --source train.en --target train.de --preset base --epochs 10
+    """
+    from rich.console import Console
+
+    from transduce.training.plan import print_plan
+    from transduce.training.train import plan as make
+
+    console = Console()
+    print_plan(make(console, **context.params), console)

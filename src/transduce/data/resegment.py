@@ -1,0 +1,34 @@
+"""BPE-dropout on prepared pairs: every epoch reads the same text in other pieces."""
+
+import random
+
+import numpy as np
+
+from transduce.data.batching import Row
+from transduce.data.prepared import Pairs
+from transduce.data.tokenizer import Side, Tokenizer
+
+
+class Resegmentation:
+    """Pieces of a prepared text that seed, epoch, side and index decide."""
+
+    def __init__(self, pairs: Pairs, tokenizer: Tokenizer, p: float, seed: int) -> None:
+        self.p, self.seed, self.eos = p, seed, tokenizer.vocabulary.eos
+        self._sides = {
+            name: (rows, side, side.dropout())
+            for name, rows, side in (
+                ("source", pairs.source, tokenizer.source),
+                ("target", pairs.target, tokenizer.target),
+            )
+        }
+
+    def read(self, name: str, index: int, epoch: int) -> Row:
+        """The source or the target of a pair, ending in ``eos``."""
+        rows, side, dropout = self._sides[name]
+        generator = random.Random(f"{self.seed} {epoch} {name} {index}")
+        ids = dropout.encode(_text(side, rows[index]), self.p, generator)
+        return np.array([*ids, self.eos])
+
+
+def _text(side: Side, row: Row) -> str:
+    return side.decode(row[:-1].tolist())

@@ -1,0 +1,97 @@
+"""What a user wishes, and what is chosen for them where they wish nothing."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transduce import artifact
+from transduce.config import PRESETS, RunConfig, TrainingConfig, TransformerConfig, preset
+from transduce.data.prepared import Pairs
+from transduce.errors import ConfigError
+from transduce.training.objective import Objective
+
+FEW_PAIRS = 300_000  # up to here a small model learns as much as a large one, sooner
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """All of it may be left open."""
+
+    config: RunConfig | None = None
+    preset: str | None = None
+    start: Path | None = None  # a model folder to go on from, on other text
+    steps: int | None = None
+    epochs: float | None = None
+    minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.config and self.preset:
+            raise ConfigError(
+                "a run file and a preset were given", f"write preset = {self.preset!r} into the file"
+            )
+        if self.preset and self.start:
+            raise ConfigError(
+                "a preset and a model to start from were given",
+                "leave the preset out: the model has its sizes",
+            )
+        if sum(length is not None for length in (self.steps, self.epochs, self.minutes)) > 1:
+            raise ConfigError("more than one length was given", "choose one of steps, epochs and minutes")
+        if self.preset:
+            preset(self.preset)
+
+    def limit(self, max_length: int) -> int:
+        """The longest text that the wished model can read, up to ``max_length`` tokens."""
+        model = self.model()
+        return min(max_length, model.max_length) if model and model.positions == "learned" else max_length
+
+    def model(self) -> TransformerConfig | None:
+        """The architecture, if it is wished for; dropouts may change between models that are alike."""
+        if self.start:
+            found = artifact.load(self.start).config
+            changes = {key: getattr(self.config.model, key) for key in artifact.FREE} if self.config else {}
+            return found.model_copy(update=changes)
+        if self.preset:
+            return preset(self.preset).model
+        return self.config.model if self.config else None
+
+
+def choose(wishes: Wishes, pairs: Pairs, *, joint: bool, steps: int | None = None) -> RunConfig:
+    """A whole configuration: what was wished for, and for the rest what suits the text.
+
+    ``steps`` are those that a wish for epochs or minutes comes to.
+    """
+    steps = steps or wishes.steps
+    model = wishes.model() or PRESETS["small" if len(pairs) <= FEW_PAIRS else "base"].model
+    if not joint and model.share == "all" and not wishes.config:
+        model = model.model_copy(update={"share": "target"})
+    if wishes.config:
+        training = wishes.config.training
+        changes: dict[str, Any] = {"steps": steps} if steps else {}
+    else:
+        training = suitable(pairs, steps, fine_tuning=wishes.start is not None)
+        asked = preset(wishes.preset).training.model_dump(exclude_unset=True) if wishes.preset else {}
+        changes = {key: value for key, value in asked.items() if key != "steps"}
+    if wishes.minutes:
+        changes["minutes"] = wishes.minutes
+    return RunConfig(model=model, training=training.model_copy(update=changes))
+
+
+def suitable(pairs: Pairs, steps: int | None = None, *, fine_tuning: bool = False) -> TrainingConfig:
+    """Training for this much text: about 30 times through it, between 2,000 and 100,000 steps."""
+    default = TrainingConfig()
+    steps_an_epoch = int(pairs.target.lengths.sum()) / (0.9 * default.max_tokens)
+    steps = steps or int(min(100_000, max(2_000, 30 * steps_an_epoch)))
+    rate = 1e-3 if len(pairs) <= FEW_PAIRS else None
+    return TrainingConfig(
+        steps=steps,
+        warmup=max(1, min(4000, steps // 10)),
+        learning_rate=1e-4 if fine_tuning else rate,
+        validate_every=max(1, min(1000, max(100, steps // 20), steps)),
+    )
+
+
+def steps_of_epochs(data: Objective, epochs: float) -> int:
+    """How many steps it takes to go through the data so many times."""
+    whole = int(epochs)
+    steps = sum(len(data.steps(epoch)) for epoch in range(whole))
+    return max(1, steps + round((epochs - whole) * len(data.steps(whole))))

@@ -1,0 +1,130 @@
+"""Several processes, one run (``torchrun``): this module alone knows about ranks.
+
+Every process computes its share of a step's batches, and the gradients are added up: the run is the same,
+but for rounding and dropout, as that of one process. Only the first process writes.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from transduce.training.objective import Indices
+
+PATIENCE = timedelta(hours=12)  # how long the others wait while the first one prepares the text
+
+
+@dataclass(frozen=True)
+class Share:
+    """A batch of one process; an idle one is computed, because all must take part, but counts nothing."""
+
+    indices: Indices
+    idle: bool = False
+
+
+@dataclass(frozen=True)
+class Team:
+    """The processes of a run, as one of them sees them. By default there is only this one."""
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes and speaks."""
+        return self.rank == 0
+
+    def share(self, batches: list[Indices]) -> list[Share]:
+        """What this process computes of a step: as many batches as every other process."""
+        if self.size == 1:
+            return [Share(batch) for batch in batches]
+        if len(batches) < self.size:  # each row by row
+            rows = [(batch[self.rank :: self.size], batch) for batch in batches]
+            return [Share(mine) if len(mine) else Share(whole[:1], idle=True) for mine, whole in rows]
+        mine = [Share(batch) for batch in batches[self.rank :: self.size]]
+        missing = -(-len(batches) // self.size) - len(mine)
+        return mine + [Share(batches[0], idle=True)] * missing
+
+    def sum(self, values: list[float]) -> list[float]:
+        """Of what all processes say, in their order."""
+        if self.size == 1:
+            return values
+        everyone = [torch.zeros(len(values), dtype=torch.float64) for _ in range(self.size)]
+        distributed.all_gather(everyone, torch.tensor(values, dtype=torch.float64))
+        total: list[float] = torch.stack(everyone).sum(dim=0).tolist()
+        return total
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """The same tensor of every process."""
+        if self.size == 1:
+            return [tensor]
+        everyone = [torch.empty_like(tensor) for _ in range(self.size)]
+        distributed.all_gather(everyone, tensor)
+        return everyone
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.size > 1:
+            distributed.barrier()
+
+    def wrap(self, module: nn.Module, how: Literal["ddp", "fsdp"], layers: list[nn.Module]) -> nn.Module:
+        """Add up gradients between processes; with ``fsdp`` each holds only a shard of every weight."""
+        if self.size == 1:
+            return module
+        if how == "ddp":
+            return DistributedDataParallel(module)
+        mesh = init_device_mesh(self.device.type, (self.size,))
+        for layer in layers:
+            fully_shard(layer, mesh=mesh)
+        return cast("nn.Module", fully_shard(module, mesh=mesh))
+
+    def adding_up(self, module: nn.Module, last: bool) -> AbstractContextManager[object]:
+        """The gradients of a step's batches stay in the process until the last batch."""
+        if isinstance(module, FSDPModule):
+            module.set_requires_gradient_sync(last)
+        elif isinstance(module, DistributedDataParallel) and not last:
+            return cast("AbstractContextManager[object]", module.no_sync())
+        return nullcontext()
+
+
+@contextmanager
+def joined() -> Iterator[Team]:
+    """The team that ``torchrun`` started this process in, or this process alone."""
+    size, local = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("LOCAL_RANK", "0"))
+    on_gpu = torch.cuda.is_available()
+    device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(device)
+    if size == 1:
+        yield Team(device=device)
+        return
+    # gloo moves what is on the CPU: figures and random states
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
+    try:
+        yield Team(distributed.get_rank(), distributed.get_world_size(), device)
+    finally:
+        distributed.destroy_process_group()
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """On the CPU, gathered from its shards if it has any: every process must ask."""
+    tensor = tensor.detach()
+    return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).cpu()
+
+
+@torch.no_grad()
+def assign(place: Tensor, value: Tensor) -> None:
+    """Copy a whole tensor to where it, or this process's shard of it, belongs."""
+    if isinstance(place, DTensor):
+        value = distribute_tensor(value.to(place.device), place.device_mesh, place.placements)
+    place.copy_(value)

@@ -1,0 +1,98 @@
+"""A short trial of a run, before it: how fast, in what precision, with how much memory."""
+
+import resource
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from transduce.config import RunConfig
+from transduce.data.tokenizer import Tokenizer
+from transduce.models.transformer import Transformer
+from transduce.training.checkpoint import Progress
+from transduce.training.distributed import Team
+from transduce.training.objective import Objective
+from transduce.training.precision import Precision, faster_precision
+from transduce.training.trainer import Trainer
+from transduce.training.validation import Validation
+
+FEWEST, MOST = 5, 50  # steps
+
+
+class _Nobody:
+    """Hears nothing of a trial."""
+
+    def say(self, message: str) -> None: ...
+    def stepped(self, progress: Progress, metrics: dict[str, float]) -> None: ...
+    def validated(self, progress: Progress, validation: Validation) -> None: ...
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a run of this configuration will be like on this machine."""
+
+    seconds_a_step: float
+    seconds_a_validation: float
+    tokens_a_second: float  # real target tokens
+    memory: int  # bytes at the peak, over what was in use before
+
+    def steps_in(self, seconds: float, validate_every: int) -> int:
+        """How many steps fit, with their validations."""
+        return max(1, int(seconds / (self.seconds_a_step + self.seconds_a_validation / validate_every)))
+
+
+def measure_precision(
+    config: RunConfig, model: Transformer, tokenizer: Tokenizer, data: Objective, team: Team
+) -> tuple[Precision, str]:
+    """Which precision is faster for steps of this run, and how that is known. Changes the model."""
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trainer(Path(folder), config, model, tokenizer, data, data, _Nobody(), team)
+        batches = data.steps(epoch=0)[0][:1]
+        trial.module.train()
+        return faster_precision(lambda: trial.compute_gradients(batches), team.device)
+
+
+def probe(
+    config: RunConfig,
+    model: Transformer,
+    tokenizer: Tokenizer,
+    train: Objective,
+    valid: Objective,
+    team: Team,
+    seconds: float = 10.0,
+) -> Probe:
+    """Take steps for some seconds, and time a part of a validation. Changes the model."""
+    before = _peak_memory(team.device)
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trainer(Path(folder), config, model, tokenizer, train, valid, _Nobody(), team)
+        trial.module.train()
+        steps = train.steps(epoch=0)
+        trial.step(steps[0])  # the first one warms up
+        trial.progress.tokens, taken, begin = 0, 0, time.perf_counter()
+        while taken < FEWEST or (taken < MOST and time.perf_counter() - begin < seconds):
+            trial.step(steps[(taken + 1) % len(steps)])
+            taken += 1
+        spent = time.perf_counter() - begin
+        batches = [batch for step in valid.steps(epoch=0) for batch in step]
+        begin = time.perf_counter()
+        with torch.no_grad():
+            trial.module.eval()
+            for batch in batches[:FEWEST]:
+                trial.module(valid, batch, 0)
+        a_batch = (time.perf_counter() - begin) / len(batches[:FEWEST])
+    return Probe(
+        seconds_a_step=spent / taken,
+        seconds_a_validation=a_batch * len(batches),
+        tokens_a_second=trial.progress.tokens / spent,
+        memory=_peak_memory(team.device) - before,
+    )
+
+
+def _peak_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,0 +1,121 @@
+"""``transduce.train``: the command of the same name, in Python."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias, cast, get_args
+
+from rich.console import Console
+
+from transduce.config import RunConfig, read_toml
+from transduce.data.corpus import Corpus
+from transduce.data.tokenizer import Kind
+from transduce.errors import DataError
+from transduce.training.choices import Wishes
+from transduce.training.distributed import joined
+from transduce.training.plan import Plan, make_plan
+from transduce.training.run import MAX_LENGTH, Inputs, Run
+
+File: TypeAlias = str | PathLike[str]
+Files: TypeAlias = File | Sequence[File] | None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to train on, and what: the options of ``transduce train``."""
+
+    source: Files = None
+    target: Files = None
+    pairs: Files = None  # files that hold both sides: .tsv, .jsonl
+    valid_source: Files = None
+    valid_target: Files = None
+    valid_pairs: Files = None
+    config: RunConfig | File | None = None
+    preset: str | None = None
+    start: File | None = None  # a model folder to fine-tune; --from on the command line
+    steps: int | None = None
+    epochs: float | None = None
+    minutes: float | None = None
+    tokenizer: File = "bpe"  # a kind: bpe, unigram, wordpiece, char, byte; or a ready-made tokenizer's file
+    vocabulary: int = 8000
+    separate: bool = False  # a vocabulary for each side
+    hold_out: float = 0.02  # of the pairs, for validation, if no files are given for it
+    max_length: int = MAX_LENGTH  # tokens
+    strict: bool = False  # refuse text that has anything wrong with it
+
+    def inputs(self) -> Inputs:
+        """The text, and how it is cut up."""
+        train = Corpus.of(_paths(self.source), _paths(self.target), _paths(self.pairs), "training")
+        if train is None:
+            raise DataError("no files were given", "name them: --source FILE --target FILE, or --pairs FILE")
+        return Inputs(
+            train,
+            Corpus.of(
+                _paths(self.valid_source), _paths(self.valid_target), _paths(self.valid_pairs), "validation"
+            ),
+            tokenizer=_kind_or_file(self.tokenizer),
+            vocabulary=self.vocabulary,
+            joint=not self.separate,
+            hold_out=self.hold_out,
+            max_length=self.max_length,
+            strict=self.strict,
+        )
+
+    def wishes(self) -> Wishes:
+        """The model, and how long it is trained."""
+        config = self.config
+        return Wishes(
+            config=config if config is None or isinstance(config, RunConfig) else read_toml(Path(config)),
+            preset=self.preset,
+            start=None if self.start is None else Path(self.start),
+            steps=self.steps,
+            epochs=self.epochs,
+            minutes=self.minutes,
+        )
+
+
+def train(
+    out: File,
+    *,
+    resume: bool = False,
+    tensorboard: bool = False,
+    console: Console | None = None,
+    **options: Any,
+) -> bool:
+    """Train a model on pairs of texts in the run folder ``out``; says whether the run is finished.
+
+    The other options are those of `Options`: ``train("runs/en-de", source="train.en", target="train.de")``.
+    With ``resume`` a run that is in ``out`` goes on, for more ``steps`` if they are given; if there is none,
+    it starts. The trained model is in ``out/final``.
+    """
+    chosen = Options(**options)
+    with joined() as team:
+        run = Run(Path(out), console or Console(quiet=not team.leads), team)
+        if team.leads:
+            if not (resume and run.is_prepared):
+                run.prepare(chosen.inputs(), chosen.wishes())
+            elif chosen.steps:
+                run.extend(chosen.steps)
+        team.wait()
+        return run.train(tensorboard=tensorboard)
+
+
+def plan(console: Console | None = None, **options: Any) -> Plan:
+    """What `train` with these options would be like, from a short trial."""
+    chosen = Options(**options)
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(Path(folder), console or Console())
+        run.prepare(chosen.inputs(), chosen.wishes())
+        return make_plan(run)
+
+
+def _paths(files: Files) -> list[Path]:
+    if files is None:
+        return []
+    return [Path(files)] if isinstance(files, (str, PathLike)) else [Path(file) for file in files]
+
+
+def _kind_or_file(tokenizer: File) -> Kind | Path:
+    return cast("Kind", tokenizer) if tokenizer in get_args(Kind) else Path(tokenizer)
