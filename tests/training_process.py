@@ -35,7 +35,10 @@ CONFIG = RunConfig(
         batch_tokens=300,
         validate_every=4,
         keep=4,
-        average=3,
+        ema=0.95,
+        r_drop=1.0,
+        bpe_dropout=0.1,
+        schedule="plateau",
     ),
 )
 
@@ -49,7 +52,7 @@ def train(folder: Path, die_at: int | None = None) -> None:
         run = Run(folder / "run", Console(file=silence))
         if not run.is_prepared:
             corpus = Corpus((AlignedFiles(folder / "source", folder / "target"),))
-            run.prepare(Inputs(corpus, tokenizer="char", hold_out=0.1), Wishes(CONFIG))
+            run.prepare(Inputs(corpus, tokenizer="bpe", vocabulary=280, hold_out=0.1), Wishes(CONFIG))
         run.train()
 
 

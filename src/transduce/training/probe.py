@@ -4,6 +4,7 @@ import resource
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def probe(
     seconds: float = 10.0,
 ) -> Probe:
     """Take steps for some seconds, and time a part of a validation. Changes the model."""
-    before = _peak_memory(team.device)
+    before = _start_measuring_memory(team.device)
     with tempfile.TemporaryDirectory() as folder:
         trial = Trainer(Path(folder), config, model, tokenizer, train, valid, _Nobody(), team)
         trial.module.train()
@@ -91,8 +92,21 @@ def probe(
     )
 
 
+def _start_measuring_memory(device: torch.device) -> int:
+    """Forget earlier peaks where that is possible; gives the bytes in use now."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
+    return _peak_memory(device)
+
+
 def _peak_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    with suppress(OSError):
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,0 +1,114 @@
+"""Several processes train the same model as one."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from transduce import artifact
+from transduce.training import checkpoint
+
+CONFIG = """
+[model]
+encoder_layers = 2
+decoder_layers = 1
+d_model = 16
+d_ff = 32
+heads = 2
+dropout = {dropout}
+[training]
+steps = 12
+warmup = 4
+learning_rate = 0.01
+max_tokens = 200
+validate_every = 6
+average = 1
+precision = "float32"
+"""
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """Words and their reversals."""
+    folder, generator = tmp_path_factory.mktemp("text"), random.Random(0)
+    words = ["".join(generator.choices("abcdefgh", k=generator.randint(2, 9))) for _ in range(300)]
+    (folder / "source").write_text("\n".join(words) + "\n")
+    (folder / "target").write_text("\n".join(word[::-1] for word in words) + "\n")
+    return folder
+
+
+def train(text, out, *options, processes=1, dropout=0.0, extra=""):
+    (out.parent / f"{out.name}.toml").write_text(CONFIG.format(dropout=dropout) + extra)
+    launch = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(processes),
+        "-m",
+        "transduce",
+    ]
+    command = [sys.executable, *(launch if processes > 1 else ["-m", "transduce"]), "train"]
+    command += ["--source", text / "source", "--target", text / "target", "--tokenizer", "char", "--out", out]
+    command += ["--config", out.parent / f"{out.name}.toml", *options]
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        pytest.param("", id="a batch is shared row by row"),
+        pytest.param("batch_tokens = 450\n", id="batches are dealt out"),
+        pytest.param('batch_tokens = 450\nparallel = "fsdp"\nema = 0.9\n', id="sharded"),
+    ],
+)
+def test_two_processes_are_one(text, tmp_path, extra):
+    train(text, tmp_path / "one", extra=extra)
+    said = train(text, tmp_path / "two", processes=2, extra=extra)
+    assert said.count("step 12: validation loss") == 1  # one of them speaks
+    logs = [
+        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("one", "two")
+    ]
+    assert [log["step"] for log in logs[1]] == [6, 12]
+    for one, two in zip(*logs, strict=True):
+        assert one["valid_loss"] == pytest.approx(two["valid_loss"], rel=1e-4)
+        assert one["blind_loss"] - one["valid_loss"] > 0 < two["blind_loss"] - two["valid_loss"]
+    # Not weight by weight: a key's bias changes nothing, so that its gradient is rounding and no more.
+    source, target = torch.randint(4, 200, (2, 8, 6), generator=torch.Generator().manual_seed(0))
+    for name in ("best", "final"):
+        one, two = (artifact.load(tmp_path / run / name)(source, target) for run in ("one", "two"))
+        assert one.std() > 0.5
+        torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("extra", ["", 'parallel = "fsdp"\nema = 0.9\n'])
+def test_two_processes_resume_to_the_same_bits(text, tmp_path, extra):
+    """With dropout: each process goes on with its own random numbers."""
+    options = {"processes": 2, "dropout": 0.2, "extra": extra}
+    train(text, tmp_path / "whole", **options)
+    train(text, tmp_path / "halves", "--steps", 6, **options)
+    train(text, tmp_path / "halves", "--steps", 12, "--resume", **options)
+    ends = [checkpoint.list_checkpoints(tmp_path / run / "checkpoints")[-1] for run in ("whole", "halves")]
+    snapshots = [checkpoint.load(end)[0] for end in ends]
+    for part in ("model", "optimizer", "average"):
+        one, two = (getattr(snapshot, part) for snapshot in snapshots)
+        assert one.keys() == two.keys()
+        assert all(torch.equal(one[name], two[name]) for name in one)
+    assert len(snapshots[0].generators) == 2
+    assert not torch.equal(*snapshots[0].generators)
+    assert all(map(torch.equal, snapshots[0].generators, snapshots[1].generators))
+
+
+def test_another_number_of_processes_goes_on_and_says_so(text, tmp_path):
+    train(text, tmp_path / "run", "--steps", 6, processes=2)
+    said = train(text, tmp_path / "run", "--steps", 12, "--resume")
+    assert "the run had 2 processes and now has 1" in " ".join(said.split())

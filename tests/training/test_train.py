@@ -1,0 +1,198 @@
+"""``transduce.train`` as a user of Python meets it."""
+
+import io
+import json
+import random
+
+import pytest
+import torch
+from rich.console import Console
+
+import transduce
+from builders import small_config
+from transduce import artifact
+from transduce.config import RunConfig, TrainingConfig, read_toml
+from transduce.errors import ConfigError, DataError, TrainingError
+from transduce.training.train import plan
+
+QUICK = TrainingConfig(
+    steps=6, warmup=2, learning_rate=0.01, max_tokens=200, validate_every=3, precision="float32"
+)
+CONFIG = RunConfig(model=small_config(), training=QUICK)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """Words and their reversals."""
+    folder, generator = tmp_path_factory.mktemp("text"), random.Random(0)
+    words = ["".join(generator.choices("abcdefgh", k=generator.randint(2, 9))) for _ in range(300)]
+    (folder / "a").write_text("\n".join(words) + "\n")
+    (folder / "b").write_text("\n".join(word[::-1] for word in words) + "\n")
+    (folder / "both.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words[:50]))
+    return folder
+
+
+@pytest.fixture
+def files(text):
+    return {"source": text / "a", "target": text / "b", "tokenizer": "char"}
+
+
+def train(out, **options):
+    said = io.StringIO()
+    console = Console(file=said, width=200)
+    assert transduce.train(out, console=console, **options) is True
+    return said.getvalue()
+
+
+def test_a_run_from_python(files, text, tmp_path):
+    said = train(tmp_path / "run", config=CONFIG, valid_pairs=text / "both.tsv", **files)
+    assert "300 pairs to train on, 50 to validate" in said
+    assert transduce.load(tmp_path / "run" / "final").config == CONFIG.model
+    assert read_toml(tmp_path / "run" / "run.toml") == CONFIG
+
+
+def test_several_files_of_strings(text, tmp_path):
+    sources, targets = [str(text / "a")] * 2, [str(text / "b")] * 2
+    said = train(tmp_path / "run", config=CONFIG, source=sources, target=targets, tokenizer="byte")
+    assert "584 pairs to train on, 16 to validate" in said  # a repeated pair is on one side only
+
+
+def test_an_unknown_option_is_an_error(tmp_path):
+    with pytest.raises(TypeError, match="stepz"):
+        transduce.train(tmp_path / "run", stepz=3)
+
+
+def test_epochs_become_steps(files, tmp_path):
+    train(tmp_path / "run", config=CONFIG, epochs=1.5, **files)
+    steps = read_toml(tmp_path / "run" / "run.toml").training.steps
+    state = json.loads(next((tmp_path / "run" / "checkpoints").glob(f"*{steps}/state.json")).read_text())
+    assert state["epoch"] == 1
+    assert state["step_in_epoch"] == pytest.approx(steps / 3, abs=1)
+
+
+def test_minutes_become_steps_that_fit(files, tmp_path):
+    said = train(tmp_path / "run", config=CONFIG, minutes=0.1, **files)
+    training = read_toml(tmp_path / "run" / "run.toml").training
+    assert training.minutes == 0.1
+    assert training.steps > 20
+    assert f"0.1 minutes: {training.steps:,} steps" in said
+    newest = max((tmp_path / "run" / "checkpoints").iterdir())
+    assert json.loads((newest / "state.json").read_text())["seconds"] < 8
+
+
+def test_precision_is_measured_and_said(files, tmp_path):
+    undecided = RunConfig(model=CONFIG.model, training=QUICK.model_copy(update={"precision": "auto"}))
+    said = train(tmp_path / "run", config=undecided, **files)
+    chosen = read_toml(tmp_path / "run" / "run.toml").training.precision
+    assert chosen in ("float32", "bfloat16")
+    assert f"precision: {chosen} (" in said
+
+
+def test_what_was_not_chosen_suits_the_text(files, tmp_path):
+    train(tmp_path / "run", preset="D3", steps=1, **files)
+    config = read_toml(tmp_path / "run" / "run.toml")
+    assert config.model == transduce.preset("D3").model
+    assert (config.training.label_smoothing, config.training.steps, config.training.validate_every) == (
+        0,
+        1,
+        1,
+    )
+
+
+def test_separate_vocabularies_share_what_they_can(files, tmp_path):
+    train(tmp_path / "run", separate=True, steps=1, preset="tiny", **files)
+    model = transduce.load(tmp_path / "run" / "final")
+    assert model.config.share == "target"
+
+
+def test_more_steps_for_a_finished_run(files, tmp_path):
+    train(tmp_path / "whole", config=CONFIG, **files)
+    train(tmp_path / "more", config=CONFIG, steps=3, **files)
+    said = train(tmp_path / "more", resume=True, steps=6)
+    assert "going on from step 3" in said
+    one, other = (artifact.load(tmp_path / run / "final").output.weight for run in ("whole", "more"))
+    assert torch.equal(one, other)
+
+
+def test_resume_starts_a_run_where_there_is_none(files, tmp_path):
+    train(tmp_path / "run", config=CONFIG, resume=True, **files)
+    assert (tmp_path / "run" / "final").exists()
+
+
+def test_a_run_is_not_overwritten(files, tmp_path):
+    train(tmp_path / "run", config=CONFIG, **files)
+    with pytest.raises(TrainingError, match="holds a run already, at step 6 of 6; add --resume"):
+        transduce.train(tmp_path / "run", **files)
+
+
+def test_fine_tuning_keeps_vocabulary_and_architecture(files, text, tmp_path):
+    train(tmp_path / "old", config=CONFIG, **files)
+    (tmp_path / "c").write_text("XYZ abc\n" * 40)  # with characters that the old model does not know
+    options = {"source": tmp_path / "c", "target": tmp_path / "c", "hold_out": 0.5}
+    tuned = RunConfig(
+        model=small_config(dropout=0.3, d_model=64),
+        training=QUICK.model_copy(update={"steps": 2, "freeze": ["encoder"], "average": 1}),
+    )
+    (tmp_path / "d").write_text("abc\n")
+    train(
+        tmp_path / "new",
+        config=tuned,
+        start=tmp_path / "old" / "final",
+        **{**options, "valid_source": tmp_path / "d", "valid_target": tmp_path / "d"},
+    )
+    old, new = (artifact.load(tmp_path / run / "final") for run in ("old", "new"))
+    assert new.vocabulary == old.vocabulary
+    assert new.config == old.config.model_copy(update={"dropout": 0.3})
+    for name, parameter in old.named_parameters():
+        same = torch.equal(parameter, dict(new.named_parameters())[name])
+        assert same == name.startswith("encoder."), name
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "problem"),
+    [
+        ({}, DataError, "no files were given"),
+        ({"source": "nowhere"}, DataError, "1 source and 0 target files"),
+        ({"preset": "smal"}, ConfigError, "did you mean 'small'"),
+        ({"preset": "small", "config": CONFIG}, ConfigError, "a run file and a preset"),
+        ({"preset": "small", "start": "model"}, ConfigError, "the model has its sizes"),
+        ({"steps": 2, "minutes": 3}, ConfigError, "choose one of steps, epochs and minutes"),
+        ({"tokenizer": "bpee"}, DataError, "cannot read bpee"),
+    ],
+)
+def test_mistakes(files, tmp_path, options, error, problem):
+    wished = {} if "source" in options or not options else files
+    with pytest.raises(error, match=problem):
+        transduce.train(tmp_path / "run", **{**wished, **options})
+    assert not (tmp_path / "run" / "run.toml").exists()
+
+
+def test_bpe_dropout_reads_every_epoch_anew(files, text, tmp_path):
+    dropped = CONFIG.model_copy(update={"training": QUICK.model_copy(update={"bpe_dropout": 0.3})})
+    options = {**files, "tokenizer": "bpe", "vocabulary": 300}
+    train(tmp_path / "run", config=dropped, **options)
+    train(tmp_path / "again", config=dropped, **options)
+    train(tmp_path / "without", config=CONFIG, **options)
+    weights = [artifact.load(tmp_path / run / "final").output.weight for run in ("run", "again", "without")]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_bpe_dropout_needs_bpe(files, tmp_path):
+    dropped = CONFIG.model_copy(update={"training": QUICK.model_copy(update={"bpe_dropout": 0.3})})
+    with pytest.raises(DataError, match="BPE-dropout needs a BPE tokenizer"):
+        transduce.train(tmp_path / "run", config=dropped, **files)
+
+
+def test_a_plan_says_what_will_be(files):
+    found = plan(Console(file=io.StringIO()), config=CONFIG, **files)
+    model = transduce.Transformer(
+        CONFIG.model, transduce.Vocabulary(source=found.vocabulary, target=found.vocabulary)
+    )
+    assert found.parameters == sum(p.numel() for p in model.parameters())
+    assert found.pairs == 292
+    assert found.probe.memory > 0
+    assert found.epochs == pytest.approx(6 / found.steps_an_epoch)
+    assert 0 <= max(found.padding) < 0.5
+    assert found.probe.tokens_a_second > 0
+    assert found.seconds(100) > 100 * found.probe.seconds_a_step
