@@ -163,8 +163,10 @@ def test_final_weights_that_the_last_validation_saw(tmp_path, training, words):
     assert NOT_VALIDATED not in card(run, "final")
 
 
-def test_a_final_model_of_a_run_that_goes_on(tmp_path):
-    run = make_run(tmp_path / "run", Progress(step=200), steps=400)
+@pytest.mark.parametrize("progress", [Progress(step=200), Progress(step=100, finished=True)])
+def test_a_final_model_of_a_run_that_goes_on(tmp_path, progress):
+    """Its newest checkpoint may still be the one at which it was finished."""
+    run = make_run(tmp_path / "run", progress, steps=400)
     assert "before it was extended" in card(run, "final")
     assert NOT_VALIDATED in card(run, "final")
 

@@ -19,6 +19,7 @@ _TRAIN: dict[str, Any] = {"color": "tab:blue", "linewidth": 1.6}
 _VALID: dict[str, Any] = {"color": "tab:orange", "linewidth": 1.6, "marker": "o", "markersize": 3.5}
 _BEST: dict[str, Any] = {"color": "tab:red", "marker": "*", "markersize": 13, "linestyle": "none"}
 _FEW = 30  # so few points are each shown
+_WIDE = 20  # from the least to the greatest: beyond, the scale is logarithmic
 
 
 def draw_curves(record: Record) -> bytes:
@@ -122,9 +123,13 @@ def _norm(axes: "Axes", record: Record) -> None:
     if clip := record.config.training.clip:
         axes.axhline(clip, color="gray", linestyle=":", label=f"clipped above {clip:g}")
     axes.set(title="Gradient norm", ylabel="norm")
-    if norms and all(norm > 0 for norm in norms if not math.isnan(norm)):
+    known = [norm for norm in norms if not math.isnan(norm)]
+    if known and 0 < min(known) < max(known) / _WIDE:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("")
+    else:
+        axes.set_ylim(0)
     axes.legend()
     _admit_if_empty(axes, steps)
 

@@ -56,8 +56,8 @@ class Record:
 
     @property
     def finished(self) -> bool:
-        """The run came to its end."""
-        return self.progress is not None and self.progress.finished
+        """The run came to its end, and was not extended since."""
+        return self.progress is not None and self.progress.finished and self.progress.step == self.step
 
     def series(self, name: str) -> tuple[list[int], list[float]]:
         """Steps and values of one metric; what is not a finite number is NaN."""
