@@ -6,16 +6,17 @@ READY  := $(VENV)/.ready
 # The pins are for Python 3.11; other versions get this torch and what else fits them.
 PINS    = $(if $(findstring 3.11.,$(shell $(PYTHON) -V 2>&1)),-c constraints.txt,torch==2.13.0)
 
-.PHONY: help demo test test-slow lint format bench clean
+.PHONY: help demo test test-slow lint format bench bench-train clean
 
 help:
-	@echo "make demo       see it work: a model learns to read dates, in about two minutes"
-	@echo "make test       the tests (a few minutes)"
-	@echo "make test-slow  the longer tests too"
-	@echo "make lint       ruff and mypy --strict"
-	@echo "make format     let ruff format the code"
-	@echo "make bench      side-by-side speed against torch's own modules"
-	@echo "make clean      remove .venv and the caches"
+	@echo "make demo         see it work: a model learns to read dates, in about two minutes"
+	@echo "make test         the tests (a few minutes)"
+	@echo "make test-slow    the longer tests too"
+	@echo "make lint         ruff and mypy --strict"
+	@echo "make format       let ruff format the code"
+	@echo "make bench        side-by-side speed against torch's own modules"
+	@echo "make bench-train  training speed, memory and loss beside the peers (about an hour)"
+	@echo "make clean        remove .venv and the caches"
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -45,6 +46,10 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python bench/blocks.py
+
+bench-train: $(READY)
+	@$(BIN)/pip install --quiet --disable-pip-version-check $(PINS) -e '.[bench]'
+	$(BIN)/python bench/train_speed.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

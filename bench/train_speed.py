@@ -1,0 +1,554 @@
+"""Training speed, memory and loss of ours beside torch.nn.Transformer and Hugging Face's Marian model.
+
+All train the same model (sizes, tied embeddings, post-norm, dropout on sub-layers and embeddings alone, label
+smoothing, clipping, Adam) on the same batches; they take turns, so that all see the same weather.
+
+make bench-train
+"""
+
+import argparse
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import transformers
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import MarianConfig, MarianMTModel
+
+from transduce.config import TrainingConfig, TransformerConfig, Vocabulary, preset
+from transduce.data import tokenizer as tokenizers
+from transduce.data.batching import Batch, collate, plan_batches
+from transduce.data.corpus import AlignedFiles, Corpus
+from transduce.data.prepare import clean_lines, prepare
+from transduce.data.prepared import Pairs, PairWriter
+from transduce.interop.torch_nn import export_stacks
+from transduce.models.build import build
+from transduce.models.transformer import Transformer
+from transduce.nn.dropout import use_generator
+from transduce.nn.masks import causal_mask
+from transduce.nn.positional import sinusoids
+from transduce.training.objective import batch_loss
+from transduce.training.schedule import make_schedule
+
+MULTI30K = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k-en-de"
+VOCABULARIES = {
+    "small": Vocabulary(source=8000, target=8000),
+    "base": Vocabulary(source=37_000, target=37_000),
+}
+TRAINING = TrainingConfig(learning_rate=1e-3, warmup=100, label_smoothing=0.1, clip=1.0, max_tokens=4096)
+HOPELESS = 10  # times slower than float32: such bf16, as on CPUs without it, is timed once
+PROBE = 8  # one in so many sentences of a batch: bf16 of that kind takes minutes for a whole one
+BLOCK = 50  # steps whose mean loss is shown
+
+Lengths = npt.NDArray[np.int64]
+
+
+# What is trained
+
+
+class Loop(ABC):
+    """A model, and how one step of its training is made."""
+
+    def __init__(self, model: nn.Module, d_model: int) -> None:
+        self.model = model.train()
+        self.optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=True)
+        self.rate = make_schedule(TRAINING, d_model)
+        self.steps = 0
+
+    @abstractmethod
+    def loss(self, batch: Batch) -> Tensor:
+        """Label-smoothed, a real target token."""
+
+    def step(self, batch: Batch) -> float:
+        """Learn from a batch; its loss."""
+        self.steps += 1
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate(self.steps)
+        self.optimizer.zero_grad()
+        loss = self.loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.model.parameters(), TRAINING.clip)
+        self.optimizer.step()
+        return loss.item()
+
+    def learn(self, batches: list[Batch]) -> None:
+        """A step a batch."""
+        for batch in batches:
+            self.step(batch)
+
+
+class Transduce(Loop):
+    """Ours."""
+
+    def __init__(self, config: TransformerConfig, vocabulary: Vocabulary) -> None:
+        self.transformer = build(config, vocabulary, seed=1)
+        use_generator(self.transformer, torch.Generator().manual_seed(1))
+        super().__init__(self.transformer, config.d_model)
+
+    def loss(self, batch: Batch) -> Tensor:
+        loss = batch_loss(self.transformer, batch, TRAINING.label_smoothing)
+        return loss.smoothed / loss.tokens
+
+
+class Peer(Loop):
+    """A plain loop: all logits at once, torch's own cross-entropy; float32, or bf16 by autocast."""
+
+    def __init__(self, model: nn.Module, d_model: int, pad: int, *, bf16: bool) -> None:
+        super().__init__(model, d_model)
+        self.pad, self.bf16 = pad, bf16
+
+    @abstractmethod
+    def logits(self, batch: Batch) -> Tensor:
+        """(batch, target, vocabulary)."""
+
+    def loss(self, batch: Batch) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
+            logits = self.logits(batch)
+        return F.cross_entropy(
+            logits.flatten(0, 1).float(),
+            batch.labels.flatten(),
+            ignore_index=self.pad,
+            label_smoothing=TRAINING.label_smoothing,
+        )
+
+
+class TorchTransformer(Peer):
+    """torch.nn.Transformer between tied embeddings."""
+
+    def __init__(self, config: TransformerConfig, vocabulary: Vocabulary, *, bf16: bool = False) -> None:
+        self.scale = math.sqrt(config.d_model)
+        self.embedding = nn.Embedding(vocabulary.target, config.d_model)
+        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
+        self.positions = sinusoids(1024, config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.stacks = _torch_stacks(config)
+        parts = nn.ModuleList([self.embedding, self.dropout, self.stacks])
+        super().__init__(parts, config.d_model, vocabulary.pad, bf16=bf16)
+
+    def logits(self, batch: Batch) -> Tensor:
+        source_padding, target_padding = batch.source == self.pad, batch.target == self.pad
+        decoded = self.stacks(
+            self._embed(batch.source),
+            self._embed(batch.target),
+            tgt_mask=~causal_mask(batch.target.size(1)),
+            src_key_padding_mask=source_padding,
+            tgt_key_padding_mask=target_padding,
+            memory_key_padding_mask=source_padding,
+            tgt_is_causal=True,
+        )
+        return F.linear(decoded, self.embedding.weight)
+
+    def start_like(self, model: Transformer) -> None:
+        """Take over the weights of a model of ours."""
+        self.stacks.load_state_dict(export_stacks(model))
+        with torch.no_grad():
+            self.embedding.weight.copy_(model.output.weight)
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        embedded: Tensor = self.dropout(
+            self.embedding(tokens) * self.scale + self.positions[: tokens.size(1)]
+        )
+        return embedded
+
+
+def _torch_stacks(config: TransformerConfig) -> nn.Transformer:
+    """As in the paper: no norm after a post-norm stack, no dropout inside attention and feed-forward."""
+    sizes = (config.d_model, config.heads, config.d_ff, config.dropout)
+    stacks = nn.Transformer(
+        config.d_model,
+        config.heads,
+        custom_encoder=nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(*sizes, batch_first=True),
+            config.encoder_layers,
+            enable_nested_tensor=False,
+        ),
+        custom_decoder=nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(*sizes, batch_first=True), config.decoder_layers
+        ),
+        batch_first=True,
+    )
+    for module in stacks.modules():
+        if isinstance(module, nn.MultiheadAttention):
+            module.dropout = 0.0
+        elif isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
+            module.dropout.p = 0.0
+    return stacks
+
+
+class Marian(Peer):
+    """Hugging Face's translation model."""
+
+    def __init__(self, config: TransformerConfig, vocabulary: Vocabulary, *, bf16: bool = False) -> None:
+        self.marian = MarianMTModel(
+            MarianConfig(
+                vocab_size=vocabulary.target,
+                d_model=config.d_model,
+                encoder_layers=config.encoder_layers,
+                decoder_layers=config.decoder_layers,
+                encoder_attention_heads=config.heads,
+                decoder_attention_heads=config.heads,
+                encoder_ffn_dim=config.d_ff,
+                decoder_ffn_dim=config.d_ff,
+                activation_function=config.activation,
+                dropout=config.dropout,
+                attention_dropout=config.attention_dropout,
+                activation_dropout=config.activation_dropout,
+                scale_embedding=True,
+                pad_token_id=vocabulary.pad,
+                bos_token_id=vocabulary.bos,
+                eos_token_id=vocabulary.eos,
+                forced_eos_token_id=vocabulary.eos,
+                decoder_start_token_id=vocabulary.bos,
+                use_cache=False,
+                attn_implementation="sdpa",  # type: ignore[call-arg]
+            )
+        )
+        super().__init__(self.marian, config.d_model, vocabulary.pad, bf16=bf16)
+
+    def logits(self, batch: Batch) -> Tensor:
+        output = self.marian(
+            input_ids=batch.source,
+            attention_mask=batch.source != self.pad,
+            decoder_input_ids=batch.target,
+            decoder_attention_mask=batch.target != self.pad,
+        )
+        logits: Tensor = output.logits
+        return logits
+
+
+OURS, TORCH, MARIAN = "transduce", "torch.nn.Transformer", "Hugging Face Marian"
+BF16 = ", bf16"
+NAMES = [OURS, TORCH, MARIAN, TORCH + BF16, MARIAN + BF16]
+
+
+def make(name: str, model: str) -> Loop:
+    config, vocabulary = preset(model).model, VOCABULARIES[model]
+    if name == OURS:
+        return Transduce(config, vocabulary)
+    peer = TorchTransformer if name.startswith(TORCH) else Marian
+    return peer(config, vocabulary, bf16=name.endswith(BF16))
+
+
+# What it is trained on
+
+
+def write_data(folder: Path, models: list[str]) -> str:
+    """Prepared pairs in ``folder/small`` and ``folder/base``; says where they come from."""
+    if MULTI30K.exists():
+        train, valid = (
+            Corpus((AlignedFiles(MULTI30K / f"{part}.en.gz", MULTI30K / f"{part}.de.gz"),))
+            for part in ("train", "val")
+        )
+        tokenizer = tokenizers.train(
+            (text for chunk in clean_lines(train) for text in chunk.sources),
+            (text for chunk in clean_lines(train) for text in chunk.targets),
+            size=VOCABULARIES["small"].target,
+        )
+        if tokenizer.vocabulary != VOCABULARIES["small"]:
+            raise ValueError(f"the vocabulary is {tokenizer.vocabulary}")
+        pairs = prepare(folder, tokenizer, train, valid).train
+        (folder / "train").rename(folder / "small")
+        lengths = pairs.source.lengths, pairs.target.lengths
+        origin = "Multi30k, 8,000 BPE tokens"
+    else:
+        lengths = drawn_lengths(29_000)
+        write_random(folder / "small", lengths, VOCABULARIES["small"])
+        origin = "random tokens with lengths like Multi30k's"
+    if "base" in models:
+        write_random(folder / "base", lengths, VOCABULARIES["base"])
+    return origin
+
+
+def drawn_lengths(count: int) -> tuple[Lengths, Lengths]:
+    """Log-normal, with the means, spreads and correlation of Multi30k in 8,000 BPE tokens."""
+    covariance = [[0.29**2, 0.86 * 0.29 * 0.33], [0.86 * 0.29 * 0.33, 0.33**2]]
+    drawn = np.random.default_rng(1).multivariate_normal([2.68, 2.71], covariance, size=count)
+    source, target = np.exp(drawn).round().astype(np.int64).clip(4, 60).T
+    return source, target
+
+
+def write_random(folder: Path, lengths: tuple[Lengths, Lengths], vocabulary: Vocabulary) -> None:
+    generator = np.random.default_rng(1)
+    with PairWriter(folder, vocabulary.source, vocabulary.target) as writer:
+        sources, targets = (
+            [[*generator.integers(3, vocabulary.target, length - 1), vocabulary.eos] for length in side]
+            for side in lengths
+        )
+        writer.write(sources, targets)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Batches of an epoch, in the trainer's order."""
+
+    pairs: Pairs
+    plan: list[Lengths]
+    vocabulary: Vocabulary
+
+    @classmethod
+    def read(cls, folder: Path, model: str, max_tokens: int) -> "Data":
+        pairs = Pairs.open(folder / model)
+        lengths = pairs.source.lengths, pairs.target.lengths
+        plan = plan_batches(*lengths, max_tokens=max_tokens, seed=1, epoch=0)
+        return cls(pairs, plan, VOCABULARIES[model])
+
+    def batches(self, count: int) -> list[Batch]:
+        return [collate(self.pairs, rows, self.vocabulary) for rows in islice(cycle(self.plan), count)]
+
+    def largest(self, count: int) -> list[Batch]:
+        batches = self.batches(len(self.plan))
+        batches.sort(key=lambda batch: batch.source.numel() + batch.target.numel(), reverse=True)
+        return list(islice(cycle(batches), count))
+
+
+def tokens_of(batch: Batch, pad: int) -> int:
+    return int((batch.source != pad).sum() + (batch.labels != pad).sum())
+
+
+def flops_of(batch: Batch, config: TransformerConfig, vocabulary: Vocabulary) -> float:
+    """Matrix products of the useful work: no padding, no masked pair, nothing computed twice.
+
+    A weight costs 2 a token forward and 4 backward. Query, key, value and output are d² each, the keys and
+    values of encoder-decoder attention once a source token. A query that sees a key costs 2·2·d forward
+    (scores and mixing) and twice that backward.
+    """
+    n = (batch.source != vocabulary.pad).sum(1).double()
+    m = (batch.labels != vocabulary.pad).sum(1).double()
+    d, feed_forward = config.d_model, 2 * config.d_model * config.d_ff
+    encoder = config.encoder_layers * (6 * n * (4 * d * d + feed_forward) + 12 * d * n * n)
+    decoder = config.decoder_layers * (
+        6 * m * (6 * d * d + feed_forward) + 6 * n * 2 * d * d + 12 * d * (m * (m + 1) / 2 + m * n)
+    )
+    return float((encoder + decoder + 6 * m * d * vocabulary.target).sum())
+
+
+# What is measured
+
+
+def seconds(run: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
+
+
+def measure_peak() -> float:
+    """The fastest float32 matrix product of this machine, in FLOP/s."""
+    best = {}
+    for rows, inner, columns in ((2048, 2048, 2048), (4096, 256, 1024)):
+        a, b = torch.randn(rows, inner), torch.randn(inner, columns)
+        fastest = min(seconds(partial(torch.mm, a, b)) for _ in range(20))
+        best[f"{rows}×{inner}×{columns}"] = 2 * rows * inner * columns / fastest
+    print(
+        "matrix products: " + ", ".join(f"{name} {value / 1e9:.0f} GFLOP/s" for name, value in best.items())
+    )
+    return max(best.values())
+
+
+@dataclass
+class Speed:
+    """Of one implementation."""
+
+    tokens: float  # source + target, a second
+    flops: float  # a second
+    hopeless: bool = False  # timed once
+
+
+def race(model: str, data: Data, *, rounds: int, steps: int) -> dict[str, Speed]:
+    """Each round, each implementation makes the same steps; medians of the rounds."""
+    loops = {name: make(name, model) for name in NAMES}
+    work = data.batches(rounds * steps)
+    config, vocabulary = preset(model).model, data.vocabulary
+
+    def speed(batches: list[Batch], time_taken: float) -> Speed:
+        return Speed(
+            sum(tokens_of(batch, vocabulary.pad) for batch in batches) / time_taken,
+            sum(flops_of(batch, config, vocabulary) for batch in batches) / time_taken,
+        )
+
+    part = Batch(work[0].source[::PROBE], work[0].target[::PROBE], work[0].labels[::PROBE])
+    found = {name: [speed([part], time_taken)] for name, time_taken in probe(loops, part).items()}
+    for name in NAMES:
+        if (
+            name.endswith(BF16)
+            and found[name][0].tokens * HOPELESS < found[name.removesuffix(BF16)][0].tokens
+        ):
+            found[name][0].hopeless = True
+            del loops[name]
+    for name, loop in loops.items():
+        found[name].clear()
+        loop.step(work[0])  # warms up
+    for begin in range(0, len(work), steps):
+        batches = work[begin : begin + steps]
+        for name, loop in loops.items():
+            found[name].append(speed(batches, seconds(partial(loop.learn, batches))))
+    return {
+        name: Speed(
+            statistics.median(speed.tokens for speed in speeds),
+            statistics.median(speed.flops for speed in speeds),
+            speeds[0].hopeless,
+        )
+        for name, speeds in found.items()
+    }
+
+
+def probe(loops: dict[str, Loop], batch: Batch) -> dict[str, float]:
+    """Seconds of one step, after one that warms up."""
+    times = {}
+    for name, loop in loops.items():
+        loop.step(batch)
+        times[name] = seconds(partial(loop.step, batch))
+    return times
+
+
+def show_speed(speeds: dict[str, Speed], peak: float) -> float:
+    """Prints the table; the ratio of ours to the fastest peer."""
+    ours = speeds[OURS]
+    print(f"  {'':<30}tokens/s   GFLOP/s   ours is")
+    for name, speed in speeds.items():
+        note = f"   1 step of 1/{PROBE} batch: over {HOPELESS}× slower than float32" if speed.hopeless else ""
+        ratio = ours.tokens / speed.tokens
+        print(f"  {name:<28}{speed.tokens:10,.0f}{speed.flops / 1e9:10.1f}{ratio:9.2f}×{note}")
+    print(
+        f"  achieved {ours.flops / 1e9:.1f} GFLOP/s of {peak / 1e9:.1f} peak ({ours.flops / peak:.0%}), "
+        "counting useful work alone"
+    )
+    fastest = max((name for name in speeds if name != OURS), key=lambda name: speeds[name].tokens)
+    print(f"  fastest peer: {fastest}")
+    return ours.tokens / speeds[fastest].tokens
+
+
+def measure_memory(name: str, model: str, batches: list[Batch]) -> None:
+    """In a process of its own: prints by how many megabytes training raised the peak of resident memory."""
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = _resident("VmRSS")
+    loop = make(name, model)
+    loop.learn(batches)
+    print((_resident("VmHWM") - before) / 1024)
+
+
+def _resident(key: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(key)).split()[1])
+
+
+def show_memory(model: str, folder: Path, args: argparse.Namespace, names: dict[str, int]) -> None:
+    """Each implementation alone, for so many steps on the largest batches."""
+    print("\n  peak memory over the start, largest batches")
+    grown = {}
+    for name, steps in names.items():
+        command = [sys.executable, __file__, "--memory", name, "--memory-steps", str(steps)]
+        command += ["--model", model, "--data", str(folder), *(["--quick"] if args.quick else [])]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        grown[name] = float(done.stdout)
+        ratio = grown[OURS] / grown[name]
+        print(f"  {name:<28}{grown[name]:10,.0f} MB   ours is {ratio:.2f}×   ({steps} steps)", flush=True)
+    if left_out := [name for name in NAMES if name not in names]:
+        print(f"  not measured, for a step takes minutes: {'; '.join(left_out)}")
+
+
+def show_curve(data: Data, steps: int, seeds: int) -> None:
+    """Ours and torch.nn.Transformer from the same weights, on the same batches: dropout alone differs."""
+    print(f"\n  loss, means of {BLOCK} steps, from the same weights")
+    torch.manual_seed(1)
+    ours = Transduce(preset("small").model, data.vocabulary)
+    loops: dict[str, Loop] = {OURS: ours}
+    for seed in range(seeds):  # they draw dropout from one generator, one after the other
+        twin = TorchTransformer(preset("small").model, data.vocabulary)
+        twin.start_like(ours.transformer)
+        loops[TORCH + (f", again {seed}" if seed else "")] = twin
+    print(f"  {'steps':<12}" + "".join(f"{name:>32}" for name in loops))
+    blocks, current = [], []
+    for step, batch in enumerate(data.batches(steps), 1):
+        current.append([loop.step(batch) for loop in loops.values()])
+        if step % BLOCK == 0 or step == steps:
+            blocks.append(np.mean(current, axis=0))
+            row = "".join(f"{loss:32.4f}" for loss in blocks[-1])
+            print(f"  {step - len(current) + 1:>4} – {step:<5}{row}", flush=True)
+            current = []
+    last = np.abs(np.array(blocks[-3:])[:, 1:] - np.array(blocks[-3:])[:, :1])
+    print(f"  largest difference in the last {len(last)} rows: {last.max():.4f} nats")
+    if seeds > 1:
+        spread = np.ptp(np.array(blocks[-3:])[:, 1:], axis=1).max()
+        print(f"  largest spread of {TORCH} alone: {spread:.4f} nats")
+
+
+def show(model: str, folder: Path, args: argparse.Namespace, peak: float, origin: str) -> float:
+    """A model's section; the ratio to the fastest peer."""
+    small = model == "small"
+    text = origin if small else "random tokens of the same lengths, 37,000 vocabulary"
+    max_tokens = tokens_a_batch(args)
+    print(f"\n{model}: {text}, ≤ {max_tokens:,} tokens a batch", flush=True)
+    data = Data.read(folder, model, max_tokens)
+    rounds, steps = (args.rounds, 4) if small and not args.quick else (max(1, args.rounds // 3), 1)
+    speeds = race(model, data, rounds=rounds, steps=steps)
+    print(f"  medians of {rounds} rounds of {steps} steps")
+    ratio = show_speed(speeds, peak)
+    show_memory(model, folder, args, memory_steps(speeds, small=small, quick=args.quick))
+    if small and args.curve:
+        show_curve(data, args.curve, args.curve_seeds)
+    return ratio
+
+
+def memory_steps(speeds: dict[str, Speed], *, small: bool, quick: bool) -> dict[str, int]:
+    """How many steps of whose memory is watched: of base, bf16 that takes minutes a step is left out."""
+    usual = 8 if small and not quick else 3
+    steps = {name: 2 if speed.hopeless else usual for name, speed in speeds.items()}
+    return {name: count for name, count in steps.items() if small or not speeds[name].hopeless}
+
+
+def tokens_a_batch(args: argparse.Namespace) -> int:
+    return 512 if args.quick else TRAINING.max_tokens
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Training speed beside the peers.")
+    parser.add_argument("--model", choices=["small", "base", "all"], default="all")
+    parser.add_argument("--rounds", type=int, default=12, help="of 4 steps; base takes a third of them, of 1")
+    parser.add_argument("--curve", type=int, default=300, help="steps of the loss curve; 0 for none")
+    parser.add_argument("--curve-seeds", type=int, default=1, help="runs of torch.nn.Transformer in it")
+    parser.add_argument("--quick", action="store_true", help="see that it works: the figures mean nothing")
+    parser.add_argument("--memory", choices=NAMES, help="measure this one's memory in this process, no more")
+    parser.add_argument("--memory-steps", type=int, default=8)
+    parser.add_argument("--data", type=Path, help="a folder that an outer run prepared")
+    args = parser.parse_args()
+    if args.quick:
+        args.rounds, args.curve = min(args.rounds, 2), min(args.curve, 6)
+    return args
+
+
+def main() -> None:
+    args = parse()
+    models = ["base", "small"] if args.model == "all" else [args.model]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = args.data or Path(temporary)
+        origin = "" if args.data else write_data(folder, models)
+        if args.memory:
+            data = Data.read(folder, models[-1], tokens_a_batch(args))
+            measure_memory(args.memory, models[-1], data.largest(args.memory_steps))
+            return
+        print(
+            f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}, "
+            f"torch {torch.__version__}, transformers {transformers.__version__}"
+        )
+        peak = measure_peak()
+        for model in models:
+            ratio = show(model, folder, args, peak, origin)
+            headline = "" if model == "small" else f"{model}: "
+            print(f"\n{headline}ratio to fastest peer: {ratio:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
