@@ -43,11 +43,5 @@ def train(
     from transduce.cli.resuming import offer
     from transduce.training.train import train as run
 
-    wished = {**context.params, "resume": resume or offer(out)}
-    if run(**wished):
-        typer.echo(
-            f"the model is in {out / 'final'}; the one with the lowest validation loss in {out / 'best'}"
-        )
-    else:
-        typer.echo(f"stopped; to go on: transduce train --resume --out {out}")
-        raise typer.Exit(130)
+    finished = run(**{**context.params, "resume": resume or offer(out)})
+    raise typer.Exit(0 if finished else 130)

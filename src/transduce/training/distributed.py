@@ -5,7 +5,8 @@ but for rounding and dropout, as that of one process. Only the first process wri
 """
 
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,10 +15,11 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from transduce.nn.attention import EncoderDecoderAttention
 from transduce.training.objective import Indices
 
 PATIENCE = timedelta(hours=12)  # how long the others wait while the first one prepares the text
@@ -77,16 +79,24 @@ class Team:
         if self.size > 1:
             distributed.barrier()
 
-    def wrap(self, module: nn.Module, how: Literal["ddp", "fsdp"], layers: list[nn.Module]) -> nn.Module:
-        """Add up gradients between processes; with ``fsdp`` each holds only a shard of every weight."""
+    def wrap(self, module: nn.Module, how: Literal["ddp", "fsdp"], parts: Sequence[nn.Module]) -> nn.Module:
+        """Add up gradients between processes; with ``fsdp`` each holds only a shard of every weight.
+
+        The weights of one of the ``parts`` are whole while it computes.
+        """
         if self.size == 1:
             return module
         if how == "ddp":
             return DistributedDataParallel(module)
+        # Ours adds to what a part returns, but never in place.
+        warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
         mesh = init_device_mesh(self.device.type, (self.size,))
-        for layer in layers:
-            fully_shard(layer, mesh=mesh)
-        return cast("nn.Module", fully_shard(module, mesh=mesh))
+        for part in parts:
+            fully_shard(part, mesh=mesh)
+            if isinstance(part, EncoderDecoderAttention):  # called once by itself, before the layer
+                register_fsdp_forward_method(part, "keys_values")
+        # Also the outermost weights: whoever looks between two passes finds shards.
+        return cast("nn.Module", fully_shard(module, mesh=mesh, reshard_after_forward=True))
 
     def adding_up(self, module: nn.Module, last: bool) -> AbstractContextManager[object]:
         """The gradients of a step's batches stay in the process until the last batch."""

@@ -99,7 +99,16 @@ def train(
             elif chosen.steps:
                 run.extend(chosen.steps)
         team.wait()
-        return run.train(tensorboard=tensorboard)
+        finished = run.train(tensorboard=tensorboard)
+        run.console.print(
+            f"the model is in {run.folder / 'final'}; the one with the lowest validation loss in "
+            f"{run.folder / 'best'}"
+            if finished
+            else f"stopped; to go on: transduce train --resume --out {run.folder}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return finished
 
 
 def plan(console: Console | None = None, **options: Any) -> Plan:

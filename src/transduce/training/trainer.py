@@ -17,7 +17,9 @@ from transduce.config import RunConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.errors import TrainingError
 from transduce.models.transformer import Transformer
+from transduce.nn.attention import MultiHeadAttention
 from transduce.nn.dropout import use_generator
+from transduce.nn.feed_forward import FeedForward
 from transduce.training import checkpoint
 from transduce.training.averaging import MovingAverage, average_checkpoints
 from transduce.training.checkpoint import Progress, Snapshot
@@ -73,8 +75,8 @@ class Trainer:
         self.generator = torch.Generator(self.team.device).manual_seed(training.seed + self.team.rank)
         use_generator(model, self.generator)
         freeze(model, training.freeze)
-        layers = [*model.encoder.layers, *model.decoder.layers]
-        self.module = self.team.wrap(WithLoss(model), training.parallel, layers)
+        parts = [part for part in model.modules() if isinstance(part, (MultiHeadAttention, FeedForward))]
+        self.module = self.team.wrap(WithLoss(model), training.parallel, parts)
         self.optimizer = make_optimizer(model)
         self.average = MovingAverage(model, training.ema) if training.ema else None
         self.rate = make_schedule(training, config.model.d_model)
