@@ -1,0 +1,119 @@
+"""A disk that is full and memory that ends: for real, not pretended."""
+
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+TRAIN = """
+import resource, sys
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from transduce.config import RunConfig, TrainingConfig, TransformerConfig
+from transduce.data.corpus import AlignedFiles, Corpus
+from transduce.training.choices import Wishes
+from transduce.training.run import Inputs, Run
+
+text, room = Path(sys.argv[1]), int(sys.argv[2])
+torch.set_num_threads(1)
+config = RunConfig(
+    model=TransformerConfig(encoder_layers=1, decoder_layers=1, d_model=64, d_ff=512, heads=2, dropout=0.0),
+    training=TrainingConfig(steps=2, warmup=1, max_tokens=100_000, precision="float32"),
+)
+run = Run(text / f"run-{room}", Console(width=200))
+corpus = Corpus((AlignedFiles(text / "a", text / "a"),))
+run.prepare(Inputs(corpus, tokenizer="char", examined=False), Wishes(config))
+in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + (room << 20), -1))
+run.train()
+"""
+
+
+@pytest.fixture
+def text(tmp_path):
+    generator = random.Random(0)
+    words = ["".join(generator.choices("abcdefgh", k=generator.randint(2, 9))) for _ in range(4000)]
+    (tmp_path / "a").write_text("\n".join(words) + "\n")
+    return tmp_path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_memory_that_ends_is_survived_with_the_same_result(text):
+    """All of the text is one batch."""
+    outcomes = {}
+    for room in (4000, 250):
+        command = [sys.executable, "-c", TRAIN, str(text), str(room)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        outcomes[room] = result.stdout
+    assert "memory did not suffice" not in outcomes[4000]
+    assert "memory did not suffice" in outcomes[250]
+    last = [said.strip().splitlines()[-1] for said in outcomes.values()]
+    assert last[0].startswith("step 2: validation loss")
+    assert last[0] == last[1]
+
+
+HAS_TMPFS = not subprocess.run(
+    ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
+).returncode
+
+FULL = """
+mount -t tmpfs -o size=8m tmpfs {disk}
+{transduce} train --source {text}/a --target {text}/a --tokenizer char --config {text}/run.toml --out {disk}/run
+echo "code $?"
+{python} -c "
+from pathlib import Path
+from transduce.training.checkpoint import is_whole, list_checkpoints
+found = list_checkpoints(Path('{disk}/run/checkpoints'))
+print(len(found), 'checkpoints, all whole:', all(map(is_whole, found)))"
+rm -r {disk}/run/checkpoints/step-0000000*
+{transduce} train --resume --steps 60 --out {disk}/run
+"""
+CONFIG = """
+[model]
+encoder_layers = 1
+decoder_layers = 1
+d_model = 16
+d_ff = 32
+heads = 2
+[training]
+steps = 500
+warmup = 4
+max_tokens = 200
+validate_every = 4
+keep = 1000
+precision = "float32"
+"""
+
+
+@pytest.mark.skipif(not HAS_TMPFS, reason="a small file system cannot be mounted here")
+def test_a_full_disk_ends_with_one_line_and_whole_checkpoints(text):
+    (text / "disk").mkdir()
+    (text / "run.toml").write_text(CONFIG)
+    (text / "a").write_text((text / "a").read_text()[:2000])
+    python = sys.executable
+    script = FULL.format(text=text, disk=text / "disk", python=python, transduce=f"{python} -m transduce")
+    result = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert "Traceback" not in result.stderr
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: cannot write")
+    assert "No space left on device" in line
+    assert "make room, then go on with --resume" in line
+    assert "code 2" in result.stdout
+    (found,) = (line for line in result.stdout.splitlines() if "all whole" in line)
+    count, _, whole = found.partition(" checkpoints, all whole: ")
+    assert int(count) > 3
+    assert whole == "True"
+    assert "going on from step" in result.stdout
+    assert result.returncode == 0
