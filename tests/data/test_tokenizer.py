@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from corpora import KINDS, refused, sentences, tokenizer
 from hypothesis import given, settings
@@ -69,7 +71,7 @@ def test_the_fast_way_is_the_slow_way(kind, batch):
 def test_the_fast_way_is_the_slow_way_when_memory_runs_out(kind, text):
     side = Side(tokenizer(kind).source.backend)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transduce.data.tokenizer._MOST_WORDS", 2)
+        patch.setattr("transduce.data.words.MOST_REMEMBERED", 2)
         many = f"{text} the dog sees the cat {text}"
         assert side.encode([many, text]) == side.encode_slowly([many, text])
 
@@ -82,6 +84,14 @@ def test_names_of_special_tokens_are_ordinary_text(kind, text):
     assert len(ids) >= 1
     assert not set(ids) & set(range(len(SPECIAL)))
     assert side.decode(ids) == text
+
+
+@every_kind
+def test_rows_are_the_lists(kind):
+    tokens, lines = tokenizer(kind), ["the dog", "", "a  cat", "ж"]
+    assert tokens.source_rows(lines).tolist() == tokens.encode_source(lines)
+    assert tokens.target_rows(lines).tolist() == tokens.encode_target(lines)
+    assert tokens.source.rows([]).tolist() == []
 
 
 @every_kind
@@ -126,6 +136,21 @@ def test_an_older_tokenizer_is_replaced(tmp_path):
 def test_the_same_text_gives_the_same_tokenizer(kind):
     first, second = (train_side(sentences(200), kind=kind, size=600) for _ in range(2))
     assert first.backend.get_vocab() == second.backend.get_vocab()
+
+
+def test_words_are_learned_from_as_lines_would_be():
+    lines = [*sentences(200), "the  dog\u2028runs", "a\tcat", "", "children's (play);", "7%  <s>"]
+    side = train_side(lines, kind="bpe", size=600)
+    backend = Backend(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    trainer = trainers.BpeTrainer(
+        vocab_size=600,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator(lines, trainer)
+    assert json.loads(side.backend.to_str())["model"] == json.loads(backend.to_str())["model"]
 
 
 def test_one_vocabulary_or_two():

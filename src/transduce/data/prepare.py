@@ -5,8 +5,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from transduce.data.clean import CleanChunk, usable
 from transduce.data.corpus import Corpus
-from transduce.data.doctor import CleanChunk, Doctor
+from transduce.data.doctor import Doctor
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.data.tokenizer import Tokenizer, normalize
 from transduce.errors import DataError
@@ -24,10 +27,8 @@ class Prepared:
 
 
 def clean_lines(corpus: Corpus, doctor: Doctor | None = None) -> Iterator[CleanChunk]:
-    """The usable pairs of a corpus."""
-    doctor = doctor or Doctor()
-    for chunk in corpus.chunks():
-        yield doctor.treat(chunk)
+    """The usable pairs of a corpus; a doctor, if there is one, looks at all of them."""
+    return map(doctor.treat if doctor else usable, corpus.chunks())
 
 
 def is_held_out(source: str, share: float) -> bool:
@@ -56,19 +57,15 @@ def prepare(
         for corpus, writer in ((train, kept), (valid, held)):
             for chunk in clean_lines(corpus) if corpus else ():
                 sources, targets = (
-                    tokenizer.encode_source(chunk.sources),
-                    tokenizer.encode_target(chunk.targets),
+                    tokenizer.source_rows(chunk.sources),
+                    tokenizer.target_rows(chunk.targets),
                 )
-                fits = [max(len(s), len(t)) <= max_length for s, t in zip(sources, targets, strict=True)]
-                too_long += len(fits) - sum(fits)
-                out = [corpus is train and is_held_out(text, share) for text in chunk.sources]
-                for destination, wanted in ((writer, False), (held, True)):
-                    rows = [
-                        i
-                        for i, (fit, away) in enumerate(zip(fits, out, strict=True))
-                        if fit and away == wanted
-                    ]
-                    destination.write([sources[i] for i in rows], [targets[i] for i in rows])
+                fits = np.maximum(sources.lengths, targets.lengths) <= max_length
+                too_long += int(np.count_nonzero(~fits))
+                out = (corpus is train and is_held_out(text, share) for text in chunk.sources)
+                away = np.fromiter(out, bool, len(fits))
+                for destination, rows in ((writer, fits & ~away), (held, fits & away)):
+                    destination.write_rows(sources.select(rows), targets.select(rows))
                 progress(len(chunk.sources))
     prepared = Prepared(Pairs.open(folder / "train"), Pairs.open(folder / "valid"), too_long)
     if not len(prepared.train):

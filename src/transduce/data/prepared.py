@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from transduce.data.rows import Rows
 from transduce.errors import DataError
 
 Offsets = npt.NDArray[np.int64]
@@ -71,11 +72,11 @@ class _SequenceWriter:
         self._offsets = (folder / f"{side}.offsets").open("wb")
         self._end = 0
 
-    def write(self, rows: list[list[int]]) -> None:
-        ends = np.cumsum([len(row) for row in rows], dtype=np.int64) + self._end
+    def write(self, rows: Rows) -> None:
+        ends = np.cumsum(rows.lengths) + self._end
         self._offsets.write(ends.tobytes())
-        self._ids.write(np.array([token for row in rows for token in row], dtype=self._dtype).tobytes())
-        self._end = int(ends[-1]) if len(ends) else self._end
+        self._ids.write(rows.ids.astype(self._dtype).tobytes())
+        self._end += len(rows.ids)
 
     def close(self) -> None:
         self._ids.close()
@@ -92,6 +93,10 @@ class PairWriter:
 
     def write(self, sources: list[list[int]], targets: list[list[int]]) -> None:
         """Add pairs."""
+        self.write_rows(Rows.of(sources), Rows.of(targets))
+
+    def write_rows(self, sources: Rows, targets: Rows) -> None:
+        """Add pairs that are in arrays already."""
         self._source.write(sources)
         self._target.write(targets)
 

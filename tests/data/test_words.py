@@ -1,0 +1,129 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from corpora import sentences, tokenizer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transduce.data import words
+from transduce.data.rows import Rows
+from transduce.data.tokenizer import normalize
+from transduce.data.words import WordMemory, count_words, repeated, words_of, words_of_all
+
+spaces = [" ", " ", " ", "  ", "\t", "\n", "\u00a0", "\u2028", "\x1c", "\u200d", "\u00ad"]
+texts = st.lists(st.sampled_from(["the", "dog", "a", "ж", *spaces]), max_size=10).map("".join).map(normalize)
+batches = st.lists(texts | st.text().map(normalize), max_size=6)
+
+
+@given(text=texts | st.text().map(normalize))
+def test_words_stand_one_space_apart(text):
+    found = words_of(text)
+    assert " ".join(found) == text
+    apart = text.split() == text.split(" ")
+    assert found == (text.split(" ") if apart else [text])
+
+
+@given(batch=batches)
+def test_many_texts_are_split_as_each_is(batch):
+    found, counts = words_of_all(batch)
+    assert found == [word for text in batch for word in words_of(text)]
+    assert counts == [len(words_of(text)) for text in batch]
+
+
+def test_what_is_printable_holds_no_space_but_one():
+    """What `words_of` relies on."""
+    assert [chr(code) for code in range(0x110000) if chr(code).isspace() and chr(code).isprintable()] == [" "]
+
+
+def letters(texts):
+    """An encoder: one id for each letter, and for each space, which begins a word."""
+    return Rows.of(
+        [[0 if letter == " " else ord(letter) for letter in f" {text}"] if text else [] for text in texts]
+    )
+
+
+BEGINS = np.arange(0x110000) == 0
+
+
+@given(calls=st.lists(batches, max_size=4), most=st.integers(0, 20))
+def test_remembered_is_encoded_however_little_is_remembered(calls, most):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "MOST_REMEMBERED", most)
+        memory = WordMemory(letters, BEGINS)
+        for batch in calls:
+            assert memory.encode(batch).tolist() == letters(batch).tolist()
+
+
+def test_a_word_is_encoded_once():
+    asked = []
+
+    def encode(batch):
+        asked.extend(word for text in batch for word in text.split(" "))
+        return letters(batch)
+
+    memory = WordMemory(encode, BEGINS)
+    memory.encode(["the dog", "the cat"])
+    memory.encode(["a cat and the dog"])
+    assert asked == ["the", "dog", "cat", "a", "and"]
+
+
+def test_words_without_a_beginning_are_encoded_by_themselves():
+    """As those of a ready-made tokenizer that has one id for all words it does not know."""
+
+    def encode(batch):
+        return Rows.of([[0 if word == "known" else 7 for word in text.split(" ")] for text in batch])
+
+    memory = WordMemory(encode, BEGINS)
+    assert memory.encode(["known", "known odd", "odd known odd"]).tolist() == [[0], [0, 7], [7, 0, 7]]
+
+
+@given(batch=st.lists(texts, max_size=20))
+def test_words_are_counted(batch):
+    expected = Counter(word for text in batch for word in words_of(text) if word)
+    assert count_words(iter(batch)) == expected
+
+
+def test_much_text_is_counted_bit_by_bit(monkeypatch):
+    monkeypatch.setattr(words, "_AT_ONCE", 50)
+    lines = sentences(200)
+    assert count_words(lines) == Counter(word for line in lines for word in line.split())
+
+
+def test_of_too_many_words_the_common_ones_are_kept(monkeypatch):
+    monkeypatch.setattr(words, "_AT_ONCE", 100)
+    monkeypatch.setattr(words, "MOST_COUNTED", 1000)
+    lines = [f"the dog {number} ж{number}" for number in range(2000)]
+    counts = count_words(lines)
+    assert (counts["the"], counts["dog"]) == (2000, 2000)
+    assert 500 - 20 <= len(" ".join(counts).encode()) <= 1000
+
+
+def test_languages_that_follow_each_other_are_both_counted(monkeypatch):
+    monkeypatch.setattr(words, "_AT_ONCE", 100)
+    monkeypatch.setattr(words, "MOST_COUNTED", 1000)
+    lines = [f"{word} {word}{number}" for word in ("house", "Haus") for number in range(500)]
+    assert {count_words(lines)[word] for word in ("house", "Haus")} == {500}
+
+
+@given(counts=st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 3500)).map(Counter))
+def test_words_are_read_as_often_as_counted(counts):
+    assert Counter(word for text in repeated(counts) for word in text.split(" ")) == counts
+
+
+@given(counts=st.dictionaries(st.text("abc", min_size=1), st.integers(1, 500)).map(Counter))
+def test_of_very_many_words_an_even_share_is_read(counts):
+    most = 300
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "MOST_READ", most)
+        read = Counter(word for text in repeated(counts) for word in text.split(" "))
+    total = counts.total()
+    assert read.total() == min(total, most) or total > most > read.total() >= most - 1
+    share = min(1, most / total) if total else 1
+    assert all(abs(read[word] - share * count) <= 1 for word, count in counts.items())
+
+
+def test_the_library_is_asked_for_each_word_once():
+    """A tokenizer's memory is the one tested here."""
+    assert isinstance(tokenizer("bpe").source._words, WordMemory)
+    assert tokenizer("char").source._words is None
