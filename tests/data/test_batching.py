@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transduce.config import Vocabulary
-from transduce.data.batching import Batch, collate, group_steps, padding_share, plan_batches
+from transduce.data.batching import collate, group_steps, padding_share, plan_batches
 from transduce.data.corpus import AlignedFiles, Corpus
 from transduce.data.prepare import prepare
 from transduce.data.prepared import Pairs, PairWriter

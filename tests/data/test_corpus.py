@@ -9,10 +9,10 @@ from corpora import refused, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.data.corpus import AlignedFiles, Corpus, JsonLines, Tsv, open_binary
+from transduce.data.corpus import AlignedFiles, Corpus, JsonLines, Tsv, has_byte_order_mark, open_binary
 
-# No line feed; no CR at the end, where it would be half a line end.
-line_texts = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"])).filter(
+# No line feed; no CR at the end, where it would be half a line end; no byte order mark.
+line_texts = st.text(st.characters(exclude_characters="\n\ufeff", exclude_categories=["Cs"])).filter(
     lambda text: not text.endswith("\r")
 )
 chunk_sizes = st.integers(1, 5)
@@ -133,6 +133,38 @@ def test_unequal_lengths_are_both_named(sources, targets, size, tmp_path):
 def test_an_empty_last_line_is_a_line(tmp_path):
     source, target = write(tmp_path / "s", ["x", ""]), write(tmp_path / "t", ["y"])
     assert f"{source} has 2 lines" in refused(pairs_of, AlignedFiles(source, target))
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_byte_order_mark_is_no_text(suffix, tmp_path):
+    mark = "\ufeff"
+    source = write(tmp_path / f"s{suffix}", [f"{mark}one", f"{mark}two"])
+    target = write(tmp_path / f"t{suffix}", ["eins", f"zwei{mark}"])
+    # Only before the first line; elsewhere it is a character like others.
+    assert pairs_of(AlignedFiles(source, target)) == [("one", "eins"), (f"{mark}two", f"zwei{mark}")]
+    assert (has_byte_order_mark(source), has_byte_order_mark(target)) == (True, False)
+    tsv = write(tmp_path / f"p.tsv{suffix}", [f"{mark}one\teins"])
+    assert pairs_of(Tsv(tsv)) == [("one", "eins")]
+    lines = write(tmp_path / f"p.jsonl{suffix}", [mark + json.dumps({"source": "one", "target": "eins"})])
+    assert pairs_of(JsonLines(lines)) == [("one", "eins")]
+
+
+def test_nothing_but_a_byte_order_mark_is_no_line(tmp_path):
+    path = tmp_path / "empty"
+    path.write_bytes("\ufeff".encode())
+    assert pairs_of(AlignedFiles(path, write(tmp_path / "t", []))) == []
+    assert has_byte_order_mark(path)
+    assert not has_byte_order_mark(tmp_path / "t")
+    assert f"{path} has 0 lines" in refused(pairs_of, AlignedFiles(path, write(tmp_path / "t", ["x"])))
+
+
+def test_chunks_of_long_lines_are_short(tmp_path, monkeypatch):
+    monkeypatch.setattr("transduce.data.corpus.MOST_BYTES", 1000)
+    lines = ["x" * 10] * 50 + ["y" * 400] * 6 + ["z" * 5000] * 2
+    files = AlignedFiles(write(tmp_path / "s", lines), write(tmp_path / "t", lines))
+    chunks = list(files.chunks(30))
+    assert [len(chunk.sources) for chunk in chunks] == [30, 21, 2, 2, 2, 1]
+    assert pairs_of(files, 30) == list(zip(lines, lines, strict=True))
 
 
 def kinds_of(path):

@@ -1,12 +1,15 @@
 import json
+from io import StringIO
 
 import pytest
 from corpora import corpus, sentences, write
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from transduce.data.corpus import AlignedFiles, Chunk, Corpus, JsonLines, Tsv
 from transduce.data.doctor import EXAMPLES, LONG, Doctor
+from transduce.data.report import print_report
 
 CLEAN = list(zip(sentences(60), sentences(60, seed=1), strict=True))
 
@@ -185,12 +188,80 @@ def test_leaked_pairs_are_found(tmp_path):
 
 
 def test_unseen_characters_are_found(tmp_path):
-    valid = corpus(tmp_path, [("the dog", "der Hund"), ("the Ω dog ж", "der Hund"), ("a cat", "Ω")], "valid")
-    found = finding(
-        Doctor().examine(corpus(tmp_path, CLEAN), {"validation": valid}), "never seen in training"
+    others = {
+        "validation": corpus(tmp_path, [("the dog", "a cat"), ("Ω dog жΩ", "Ω cat")], "valid"),
+        "test": corpus(tmp_path, [("the dog", "a Ω"), (b"\xff", "broken"), ("the cat", "a dog")], "test"),
+        "third": corpus(tmp_path, [("the cat", "a cat")], "third"),
+    }
+    report = Doctor().examine(corpus(tmp_path, CLEAN), others)
+    found = finding(report, "never seen in training")
+    assert (found.count, found.dropped) == (2, False)
+    assert [(example.line, example.text) for example in found.examples] == [(2, "Ω ж"), (1, "Ω")]
+    lengths = len("the doga catΩ dog жΩΩ cat"), len("the doga Ωthe cata dog")
+    assert report.unseen_characters == pytest.approx(
+        {"validation": 4 / lengths[0], "test": 1 / lengths[1], "third": 0}
     )
-    assert (found.count, found.dropped) == (1, False)
-    assert (found.examples[0].line, found.examples[0].text) == (2, "Ω ж")
+
+
+def test_each_side_knows_its_own_characters(tmp_path):
+    train = corpus(tmp_path, [("abc", "xyz"), ("bca", "zyx")])
+    others = {"test": corpus(tmp_path, [("abx", "xyz")], "test")}
+    report = Doctor().examine(train, others)
+    assert finding(report, "never seen in training").examples[0].text == "x"
+    assert report.unseen_characters == {"test": 1 / 6}
+
+
+def test_the_share_of_unseen_characters_is_printed(tmp_path):
+    others = {
+        "validation": corpus(tmp_path, [("the Ω", "a cat 16")] * 2, "valid"),
+        "test": corpus(tmp_path, [("the dog", "a cat")], "test"),
+    }
+    said = printed(Doctor().examine(corpus(tmp_path, CLEAN), others))
+    assert "characters never seen in training: 7.7% of validation, 0% of test" in said
+    assert "never seen" not in printed(Doctor().examine(corpus(tmp_path, CLEAN), {"test": others["test"]}))
+
+
+def printed(report):
+    console = Console(file=StringIO(), width=200)
+    print_report(report, console)
+    return console.file.getvalue()
+
+
+MARK = "\ufeff".encode()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_byte_order_marks_are_found(packed, tmp_path):
+    end = ".gz" if packed else ""
+    source = write(tmp_path / f"s{end}", [MARK + b"a dog", "a cat"])
+    target = write(tmp_path / f"t{end}", [MARK + b"ein Hund", "eine Katze"])
+    tsv = write(tmp_path / f"pairs.tsv{end}", ["a\tb"])
+    marked = write(tmp_path / f"marked.tsv{end}", [MARK + b"c\td", "e\tf"])
+    train = Corpus((AlignedFiles(source, target), Tsv(tsv)))
+    report = Doctor().examine(train, {"test": Corpus((Tsv(marked),))})
+    found = next(found for found in report.findings if "byte order mark" in found.problem)
+    assert places(found) == [(str(path), 1) for path in (source, target, marked)]
+    assert (found.count, found.dropped, report.dropped) == (3, False, 0)
+    assert "not taken for text" in found.remedy
+
+
+def test_a_byte_order_mark_is_no_character_of_the_text(tmp_path):
+    train = corpus(tmp_path, [(MARK + b"the dog", MARK + b"a cat"), ("the cat", "a dog")])
+    report = Doctor().examine(train, {"test": corpus(tmp_path, [("the dog", "a cat")], "test")})
+    assert [found.problem for found in report.findings if "byte order" not in found.problem] == [
+        "validation or test pairs among the training pairs"
+    ]
+    assert report.unseen_characters == {"test": 0}
+
+
+@pytest.mark.parametrize("variant", ["{} ", "\u00a0{}", "cafe\u0301 {}"])
+def test_pairs_that_tokenizers_see_alike_are_alike(variant, tmp_path):
+    plain = [(variant.format(source).strip().replace("e\u0301", "é"), target) for source, target in CLEAN]
+    train = corpus(tmp_path, [*plain, (variant.format(CLEAN[3][0]), CLEAN[3][1])])
+    others = {"test": corpus(tmp_path, [(variant.format(CLEAN[7][0]), CLEAN[7][1])], "test")}
+    report = Doctor().examine(train, others)
+    counts = {found.problem.split()[0]: found.count for found in report.findings}
+    assert (counts["repeated"], counts["validation"]) == (1, 1)
 
 
 def test_several_findings_of_one_corpus(tmp_path):

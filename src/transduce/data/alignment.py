@@ -1,12 +1,13 @@
 """Two files of unequal length, and the line at which they part."""
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from transduce.data.corpus import AlignedFiles, open_binary, readable
+from transduce.data.corpus import AlignedFiles, lines_of
 
 Lengths = npt.NDArray[np.float64]
 _WORST = 2.0  # a misfit counts no more than this, so that a few odd pairs do not decide
@@ -23,9 +24,9 @@ class Parting:
 
 def parting_line(files: AlignedFiles) -> Parting | None:
     """``None`` if the files are equally long."""
-    source, target = _lengths(files.source), _lengths(files.target)
-    if len(source) == len(target):
+    if _count(files.source) == _count(files.target):
         return None
+    source, target = _lengths(files.source), _lengths(files.target)
     line = best_cut(source, target) + 1
     longer = files.target if len(target) > len(source) else files.source
     return Parting(
@@ -54,15 +55,15 @@ def best_cut(source: Lengths, target: Lengths) -> int:
     return int(np.argmin(before + after))
 
 
+def _count(path: Path) -> int:
+    return sum(1 for _ in lines_of(path))
+
+
 def _lengths(path: Path) -> Lengths:
     """Of every line, in bytes, and at least 1."""
-    with open_binary(path) as file, readable(path):
-        return np.fromiter((max(len(line) - 1, 1) for line in file), np.float64)
+    return np.fromiter((max(len(line), 1) for line in lines_of(path)), np.float64)
 
 
 def _line(path: Path, number: int) -> str:
-    with open_binary(path) as file:
-        for index, text in enumerate(file, 1):
-            if index == number:
-                return text.decode(errors="replace").strip()[:60]
-    return ""
+    text = next(islice(lines_of(path), number - 1, None), b"")
+    return text.decode(errors="replace").strip()[:60]

@@ -7,16 +7,18 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from transduce.errors import DataError
 
-CHUNK = 20_000
+CHUNK = 20_000  # pairs
+MOST_BYTES = 4_000_000  # of a chunk, however long its lines are
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Chunk(NamedTuple):
@@ -36,26 +38,21 @@ class AlignedFiles:
     source: Path
     target: Path
 
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Its files."""
+        return self.source, self.target
+
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         """All pairs; files of unequal length are an error that names both lengths."""
-        with open_binary(self.source) as source, open_binary(self.target) as target:
-            line = 1
-            while True:
-                sources, targets = _lines(source, size, self.source), _lines(target, size, self.target)
-                if len(sources) != len(targets):
-                    raise self._unequal(line, len(sources), len(targets), source, target)
-                if not sources:
-                    return
-                yield Chunk(sources, targets, line, str(self.source), str(self.target))
-                line += len(sources)
+        pairs = zip(lines_of(self.source), lines_of(self.target), strict=True)
+        try:
+            yield from _chunks(pairs, size, self.source, self.target)
+        except ValueError as error:
+            raise self._unequal() from error
 
-    def _unequal(
-        self, line: int, sources: int, targets: int, source: IO[bytes], target: IO[bytes]
-    ) -> DataError:
-        with readable(self.source):
-            source_lines = line - 1 + sources + sum(1 for _ in source)
-        with readable(self.target):
-            target_lines = line - 1 + targets + sum(1 for _ in target)
+    def _unequal(self) -> DataError:
+        source_lines, target_lines = (sum(1 for _ in lines_of(path)) for path in self.paths)
         return DataError(
             f"{self.source} has {source_lines:,} lines and {self.target} has {target_lines:,}",
             f"run: transduce check --source {self.source} --target {self.target}",
@@ -68,20 +65,21 @@ class Tsv:
 
     path: Path
 
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Its file."""
+        return (self.path,)
+
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         """All pairs; a line without a tab is an error."""
-        with open_binary(self.path) as file:
-            line = 1
-            while lines := _lines(file, size, self.path):
-                columns = [text.split(b"\t") for text in lines]
-                for offset, found in enumerate(columns):
-                    if len(found) < 2:
-                        raise DataError(
-                            f"{self.path}, line {line + offset}: no tab", "separate source and target by one"
-                        )
-                name = str(self.path)
-                yield Chunk([c[0] for c in columns], [c[1] for c in columns], line, name, name)
-                line += len(lines)
+        pairs = (self._pair(text, line) for line, text in enumerate(lines_of(self.path), 1))
+        return _chunks(pairs, size, self.path, self.path)
+
+    def _pair(self, text: bytes, line: int) -> tuple[bytes, bytes]:
+        columns = text.split(b"\t", 2)
+        if len(columns) < 2:
+            raise DataError(f"{self.path}, line {line}: no tab", "separate source and target by one")
+        return columns[0], columns[1]
 
 
 @dataclass(frozen=True)
@@ -92,15 +90,15 @@ class JsonLines:
     source_key: str = "source"
     target_key: str = "target"
 
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Its file."""
+        return (self.path,)
+
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         """All pairs; a line that is no such object is an error."""
-        with open_binary(self.path) as file:
-            line = 1
-            while lines := _lines(file, size, self.path):
-                pairs = [self._pair(text, line + offset) for offset, text in enumerate(lines)]
-                name = str(self.path)
-                yield Chunk([p[0] for p in pairs], [p[1] for p in pairs], line, name, name)
-                line += len(lines)
+        pairs = (self._pair(text, line) for line, text in enumerate(lines_of(self.path), 1))
+        return _chunks(pairs, size, self.path, self.path)
 
     def _pair(self, text: bytes, line: int) -> tuple[bytes, bytes]:
         try:
@@ -169,8 +167,32 @@ def readable(path: Path) -> Iterator[None]:
         raise DataError(f"cannot read {path}: {error}", "the file is damaged: make it again") from error
 
 
-def _lines(file: IO[bytes], count: int, path: Path) -> list[bytes]:
-    """The next lines, without their ends."""
-    with readable(path):
-        lines = list(islice(file, count))
-    return [line.rstrip(b"\r\n") if line.endswith(b"\n") else line for line in lines]
+def has_byte_order_mark(path: Path) -> bool:
+    """Whether a file starts with what some programs put before UTF-8 text."""
+    with open_binary(path) as file, readable(path):
+        return file.read(len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK
+
+
+def lines_of(path: Path) -> Iterator[bytes]:
+    """The lines of a file, without their ends and without a byte order mark."""
+    with open_binary(path) as file, readable(path):
+        first = file.readline().removeprefix(_BYTE_ORDER_MARK)
+        for line in chain([first] if first else [], file):
+            yield line.rstrip(b"\r\n") if line.endswith(b"\n") else line
+
+
+def _chunks(pairs: Iterable[tuple[bytes, bytes]], size: int, where: Path, target: Path) -> Iterator[Chunk]:
+    """Up to ``size`` pairs at a time, fewer if they are long."""
+    first, room = 1, MOST_BYTES
+    sources: list[bytes] = []
+    targets: list[bytes] = []
+    for one, other in pairs:
+        sources.append(one)
+        targets.append(other)
+        room -= len(one) + len(other)
+        if len(sources) == size or room <= 0:
+            yield Chunk(sources, targets, first, str(where), str(target))
+            first, room = first + len(sources), MOST_BYTES
+            sources, targets = [], []
+    if sources:
+        yield Chunk(sources, targets, first, str(where), str(target))

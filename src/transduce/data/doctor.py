@@ -1,14 +1,17 @@
 """The corpus doctor: what is wrong with a parallel corpus, where, and what to do about it."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from transduce.data.alignment import parting_line
-from transduce.data.corpus import AlignedFiles, Chunk, Corpus
+from transduce.data.characters import Characters
+from transduce.data.clean import CleanChunk, usable
+from transduce.data.corpus import AlignedFiles, Chunk, Corpus, Part, has_byte_order_mark
+from transduce.data.tokenizer import normalize
 
 LONG = 1000  # characters; sentences are shorter
 RATIO = 4.0  # times as long as the pairs of this corpus usually are
@@ -51,19 +54,13 @@ class Report:
 
     pairs: int
     findings: list[Finding]
+    # By name, what share of the characters of validation and test data training never saw.
+    unseen_characters: dict[str, float] = field(default_factory=dict)
 
     @property
     def dropped(self) -> int:
         """How many pairs training leaves out."""
         return sum(finding.count for finding in self.findings if finding.dropped)
-
-
-class CleanChunk(NamedTuple):
-    """Pairs that can be used, and the line each came from."""
-
-    sources: list[str]
-    targets: list[str]
-    lines: list[int]
 
 
 class Doctor:
@@ -73,6 +70,10 @@ class Doctor:
         self.pairs = 0
         self.unequal = Finding(
             "unequal numbers of lines", "remove the surplus line, or restore the missing one", fatal=True
+        )
+        self.marks = Finding(
+            "byte order mark before the text",
+            "nothing needs doing: it is not taken for text; other tools may want the file without it",
         )
         self.broken = Finding("broken UTF-8", "convert the file to UTF-8, with iconv for one", dropped=True)
         self.empty = Finding("empty on one side or both", "remove these lines from both files", dropped=True)
@@ -92,63 +93,73 @@ class Doctor:
             "validation or test lines with characters never seen in training",
             "train on more text, or on bytes",
         )
-        self._characters: set[str] = set()
+        self._characters = Characters(), Characters()  # of sources, of targets
+        self._unseen: dict[str, float] = {}
         self._hashes: list[Hashes] = []
-        self._ratios: npt.NDArray[np.float64] = np.empty(0)  # of lengths, lately
         self._places: list[tuple[str, npt.NDArray[np.int64]]] = []  # where each hash's pair came from
+        self._ratios: npt.NDArray[np.float64] = np.empty(0)  # of lengths, lately
 
     def report(self) -> Report:
         """What was found so far; kinds of trouble that were not met are left out."""
         findings = [value for value in vars(self).values() if isinstance(value, Finding) and value.count]
-        return Report(self.pairs, findings)
+        return Report(self.pairs, findings, self._unseen)
 
     def examine(self, train: Corpus, others: dict[str, Corpus]) -> Report:
         """Look at training data, and at validation and test data beside it."""
         for corpus in (train, *others.values()):
             for part in corpus.parts:
-                self._compare_line_counts(part)
+                self._look_at_files(part)
         if not self.unequal.count:
             for chunk in train.chunks():
                 self.treat(chunk)
             seen = self._find_repeated()
             for name, corpus in others.items():
-                self._compare(name, corpus.chunks(), seen)
+                self._compare(name, corpus, seen)
         return self.report()
 
     def treat(self, chunk: Chunk) -> CleanChunk:
         """Note what is wrong with these pairs; gives those that can be used."""
         self.pairs += len(chunk.sources)
-        sources, targets = _decode(chunk.sources), _decode(chunk.targets)
-        kept = CleanChunk([], [], [])
-        for line, source, target in zip(range(chunk.first_line, 1 << 62), sources, targets, strict=False):
-            if source is None or target is None:
-                self._note_broken(chunk, line)
-                continue
-            if not source.strip() or not target.strip():
-                self.empty.add(chunk.where, line, source.strip() or target.strip())
-                continue
-            self._look(source, target, chunk.where, line)
-            kept.sources.append(source)
-            kept.targets.append(target)
-            kept.lines.append(line)
-        self._note(kept, chunk.where)
+        kept = usable(chunk)
+        if len(kept.lines) < len(chunk.sources):
+            self._note_dropped(chunk, kept)
+        if kept.sources:
+            self._look(kept, chunk.where)
+            self._compare_lengths(kept, chunk.where)
+            self._hashes.append(_hashes(kept))
+            self._places.append((chunk.where, np.array(kept.lines)))
+            for characters, texts in zip(self._characters, kept[:2], strict=True):
+                characters.add(texts)
         return kept
 
-    def _find_repeated(self) -> Hashes:
-        """Note pairs that stand in several places; gives the hashes of all pairs."""
-        hashes = np.concatenate(self._hashes) if self._hashes else np.empty(0, np.int64)
-        seen, first = np.unique(hashes, return_index=True)
-        again = np.setdiff1d(np.arange(len(hashes)), first)
-        starts = np.cumsum([0, *(len(lines) for _, lines in self._places)])
-        for index in again.tolist():
-            chunk = int(np.searchsorted(starts, index, side="right")) - 1
-            where, lines = self._places[chunk]
-            self.repeated.add(where, int(lines[index - starts[chunk]]), "")
-        return seen
-
-    def _compare_line_counts(self, part: object) -> None:
+    def _look_at_files(self, part: Part) -> None:
         if isinstance(part, AlignedFiles) and (parting := parting_line(part)):
             self.unequal.add(parting.where, parting.line, parting.description)
+        for path in part.paths:
+            if has_byte_order_mark(path):
+                self.marks.add(str(path), 1, "")
+
+    def _find_repeated(self) -> Hashes:
+        """Note pairs that stand in several places; gives the hashes of all pairs, sorted."""
+        seen = np.sort(np.concatenate(self._hashes)) if self._hashes else np.empty(0, np.int64)
+        several = np.unique(seen[1:][seen[1:] == seen[:-1]])
+        met: set[int] = set()
+        for hashes, (where, lines) in zip(self._hashes, self._places, strict=True):
+            for offset in np.flatnonzero(_among(hashes, several)).tolist():
+                if int(hashes[offset]) in met:
+                    self.repeated.add(where, int(lines[offset]), "")
+                met.add(int(hashes[offset]))
+        return seen
+
+    def _note_dropped(self, chunk: Chunk, kept: CleanChunk) -> None:
+        last = chunk.first_line + len(chunk.sources)
+        for line in sorted(set(range(chunk.first_line, last)) - set(kept.lines)):
+            offset = line - chunk.first_line
+            try:
+                text = (chunk.sources[offset].decode().strip(), chunk.targets[offset].decode().strip())
+                self.empty.add(chunk.where, line, "".join(text))
+            except UnicodeDecodeError:
+                self._note_broken(chunk, line)
 
     def _note_broken(self, chunk: Chunk, line: int) -> None:
         """Once a pair, however many of its sides are broken."""
@@ -164,64 +175,56 @@ class Doctor:
                 self.broken.add(where, line, f"byte {error.start + 1}: {shown}")
                 return
 
-    def _look(self, source: str, target: str, where: str, line: int) -> None:
-        both = f"{source}\n{target}"
-        if "\0" in both:
-            self.nul.add(where, line, source)
-        if any(character in both for character in _LINE_BREAKS):
-            self.breaks.add(where, line, source)
-        if len(source) > LONG or len(target) > LONG:
-            self.long.add(where, line, source)
-        if source == target:
-            self.copies.add(where, line, source)
+    def _look(self, kept: CleanChunk, where: str) -> None:
+        """What shows in a pair by itself."""
+        everything = "\n".join(chain(kept.sources, kept.targets))
+        for finding, characters in ((self.nul, ("\0",)), (self.breaks, _LINE_BREAKS)):
+            # Most chunks have none, and are looked at as a whole.
+            if present := [character for character in characters if character in everything]:
+                for source, target, line in zip(*kept, strict=True):
+                    if any(character in source or character in target for character in present):
+                        finding.add(where, line, source)
+        for source, target, line in zip(*kept, strict=True):
+            if source == target:
+                self.copies.add(where, line, source)
 
-    def _note(self, kept: CleanChunk, where: str) -> None:
-        """What concerns many lines: their lengths, their hashes, their characters."""
-        if not kept.sources:
-            return
-        self._hashes.append(_hashes(kept.sources, kept.targets))
-        self._places.append((where, np.array(kept.lines)))
-        self._characters.update(*kept.sources)
-        source, target = (np.array([len(text) for text in side]) for side in (kept.sources, kept.targets))
+    def _compare_lengths(self, kept: CleanChunk, where: str) -> None:
+        source, target = (np.array([len(text) for text in side]) for side in kept[:2])
+        longer = np.maximum(source, target)
         ratios = np.log(source / target)
         self._ratios = np.concatenate((self._ratios, ratios))[-_REMEMBERED:]
         uneven = np.abs(ratios - np.median(self._ratios)) > np.log(RATIO)
-        for offset in np.flatnonzero(uneven & (np.maximum(source, target) > 20)).tolist():
-            self.uneven.add(where, kept.lines[offset], kept.sources[offset])
+        for finding, found in ((self.long, longer > LONG), (self.uneven, uneven & (longer > 20))):
+            for offset in np.flatnonzero(found).tolist():
+                finding.add(where, kept.lines[offset], kept.sources[offset])
 
-    def _compare(self, name: str, chunks: Iterator[Chunk], seen: Hashes) -> None:
-        for chunk in chunks:
-            sources, targets = _readable(chunk.sources), _readable(chunk.targets)
-            for offset in np.flatnonzero(np.isin(_hashes(sources, targets), seen)).tolist():
-                self.leaked.add(f"{name} {chunk.where}", chunk.first_line + offset, sources[offset])
-            for offset, text in enumerate(sources):
-                if unseen := set(text) - self._characters:
-                    self.unseen.add(
-                        f"{name} {chunk.where}", chunk.first_line + offset, " ".join(sorted(unseen))
-                    )
-
-
-def _hashes(sources: list[str], targets: list[str]) -> Hashes:
-    return np.fromiter((hash(pair) for pair in zip(sources, targets, strict=True)), np.int64, len(sources))
-
-
-def _decode(lines: list[bytes]) -> list[str | None]:
-    """All at once if that can be; ``None`` for broken ones."""
-    try:
-        texts = b"\n".join(lines).decode().split("\n")
-        if len(texts) == len(lines):  # JSON may hold line feeds
-            return [*texts]
-    except UnicodeDecodeError:
-        pass
-    return [_decode_one(line) for line in lines]
+    def _compare(self, name: str, corpus: Corpus, seen: Hashes) -> None:
+        """Look for pairs of another corpus that training knows, and for characters it does not know."""
+        total = unseen = 0
+        for chunk in corpus.chunks():
+            kept, where = usable(chunk), f"{name} {chunk.where}"
+            for offset in np.flatnonzero(_among(_hashes(kept), seen)).tolist():
+                self.leaked.add(where, kept.lines[offset], kept.sources[offset])
+            new: dict[int, str] = {}
+            for characters, texts in zip(self._characters, kept[:2], strict=True):
+                total += sum(map(len, texts))
+                for offset, found in characters.unseen(texts).items():
+                    unseen += len(found)
+                    new[offset] = new.get(offset, "") + found
+            for offset, found in sorted(new.items()):
+                self.unseen.add(where, kept.lines[offset], " ".join(sorted(set(found))))
+        self._unseen[name] = unseen / total if total else 0.0
 
 
-def _decode_one(line: bytes) -> str | None:
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        return None
+def _hashes(kept: CleanChunk) -> Hashes:
+    """Of each pair, as tokenizers see it."""
+    pairs = zip(map(normalize, kept.sources), map(normalize, kept.targets), strict=True)
+    return np.fromiter(map(hash, pairs), np.int64, len(kept.sources))
 
 
-def _readable(lines: list[bytes]) -> list[str]:
-    return [line.decode(errors="replace") for line in lines]
+def _among(hashes: Hashes, in_order: Hashes) -> npt.NDArray[np.bool_]:
+    places = np.searchsorted(in_order, hashes)
+    found = np.zeros(len(hashes), bool)
+    inside = places < len(in_order)
+    found[inside] = in_order[places[inside]] == hashes[inside]
+    return found

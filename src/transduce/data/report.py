@@ -19,6 +19,9 @@ def print_report(report: Report, console: Console) -> None:
     for finding in report.findings:
         table.add_row(f"{finding.count:,}", escape(_what(finding)), finding.remedy)
     console.print(table)
+    if any(report.unseen_characters.values()):
+        shares = (f"{100 * share:.2g}% of {name}" for name, share in report.unseen_characters.items())
+        console.print(f"characters never seen in training: {', '.join(shares)}", highlight=False)
     left = f"; training leaves {report.dropped:,} of them out" if report.dropped else ""
     console.print(f"{report.pairs:,} pairs looked at{left}", highlight=False)
 
