@@ -1,4 +1,8 @@
+import math
 import random
+import time
+from collections import Counter
+from itertools import product
 
 import pytest
 from corpora import refused, sentences, tokenizer
@@ -98,6 +102,77 @@ def test_a_merge_skipped_once_may_come_later():
     ids = {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4, "abc": 5}
     ways = [["a", "b", "c"], ["ab", "c"], ["a", "bc"], ["abc"]]
     assert seen == {tuple(ids[piece] for piece in way) for way in ways}
+
+
+MERGES = [("b", "c"), ("a", "b"), ("a", "a"), ("ab", "c"), ("a", "bc"), ("abc", "a"), ("c", "a"), ("ca", "a")]
+
+
+def probabilities(pieces, p):
+    """Of each outcome, by the paper's algorithm to the letter: every way in which pairs can be dropped."""
+    ranks = {merge: rank for rank, merge in enumerate(MERGES)}
+    places = [place for place in range(len(pieces) - 1) if pieces[place : place + 2] in ranks]
+    if not places:
+        return {pieces: 1.0}
+    law = Counter()
+    for kept in product([False, True], repeat=len(places)):
+        chance = math.prod(1 - p if keep else p for keep in kept)
+        left = min(
+            (place for place, keep in zip(places, kept, strict=True) if keep),
+            key=lambda place: ranks[pieces[place : place + 2]],
+            default=None,
+        )
+        if left is None:
+            law[pieces] += chance
+            continue
+        merged = (*pieces[:left], "".join(pieces[left : left + 2]), *pieces[left + 2 :])
+        for outcome, then in probabilities(merged, p).items():
+            law[outcome] += chance * then
+    return law
+
+
+@pytest.mark.parametrize("p", [0.1, 0.4, 0.8])
+@pytest.mark.parametrize("word", ["abc", "abcaab", "caabcab"])
+def test_outcomes_are_as_likely_as_the_paper_makes_them(word, p):
+    backend, generator, draws = small_bpe(MERGES), random.Random(1), 6000
+    dropout, names = BpeDropout(backend), {index: piece for piece, index in backend.get_vocab().items()}
+    seen = Counter(tuple(names[token] for token in dropout.encode(word, p, generator)) for _ in range(draws))
+    law = probabilities(tuple(word), p)
+    assert sum(law.values()) == pytest.approx(1)
+    assert set(seen) <= set(law)
+    for outcome, chance in law.items():
+        deviation = math.sqrt(chance * (1 - chance) / draws)
+        assert abs(seen[outcome] / draws - chance) <= 4.5 * deviation + 1e-12
+
+
+def test_words_are_forgotten_when_they_are_many(monkeypatch):
+    monkeypatch.setattr("transduce.data.bpe_dropout._MOST_WORDS", 3)
+    side = tokenizer().source
+    dropout = side.dropout()
+    assert [dropout.encode(line, 0, random.Random(0)) for line in LINES] == side.encode(LINES)
+    assert len(dropout._whole) <= 3
+
+
+LONG = "".join(random.Random(7).choices("thedogcatsr", k=40_000))
+
+
+def test_a_very_long_word():
+    side = tokenizer().source
+    dropout = side.dropout()
+    assert dropout.encode(LONG, 0, random.Random(0)) == side.encode_slowly([LONG])[0]
+    assert side.decode(dropout.encode(LONG, 0.1, random.Random(0))) == LONG
+
+
+@pytest.mark.parametrize("p", [0, 0.1, 0.9])
+def test_time_goes_with_the_length_of_a_word(p):
+    def seconds(length):
+        times = []
+        for _ in range(3):
+            dropout, begin = tokenizer().source.dropout(), time.process_time()
+            dropout.encode(LONG[:length], p, random.Random(0))
+            times.append(time.process_time() - begin)
+        return min(times)
+
+    assert seconds(40_000) < 10 * seconds(10_000)  # 4 times if linear, 16 if quadratic
 
 
 @given(text=st.text("abc ", max_size=30))

@@ -5,8 +5,14 @@ The ``tokenizers`` library has it too, but draws from a generator that can be ne
 
 import json
 import random
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from itertools import chain, pairwise, repeat
 
 from tokenizers import Tokenizer as Backend
+
+Pair = tuple[int, int]  # rank, and the place of its left piece
+_MOST_WORDS = 50_000
 
 
 class BpeDropout:
@@ -18,6 +24,7 @@ class BpeDropout:
         merges = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
         self._ranks = {(left, right): rank for rank, (left, right) in enumerate(merges)}
         self._words = backend.pre_tokenizer
+        self._whole: dict[str, list[int]] = {}  # words with nothing dropped
 
     @property
     def has_merges(self) -> bool:
@@ -27,20 +34,70 @@ class BpeDropout:
     def encode(self, text: str, p: float, generator: random.Random) -> list[int]:
         """Ids of a normalised text; with p = 0, those of the tokenizer itself."""
         words = self._words.pre_tokenize_str(text) if self._words else [(text, (0, len(text)))]
-        return [self._ids[piece] for word, _ in words for piece in self._segment(word, p, generator)]
+        return [token for word, _ in words for token in self._encode_word(word, p, generator)]
 
-    def _segment(self, word: str, p: float, generator: random.Random) -> list[str]:
-        """Merge the best-ranked pair that is not dropped, until none is left."""
-        pieces = list(word)
-        while len(pieces) > 1:
-            candidates = [
-                (rank, index)
-                for index in range(len(pieces) - 1)
-                if (rank := self._ranks.get((pieces[index], pieces[index + 1]))) is not None
-                and (p == 0 or generator.random() >= p)
-            ]
-            if not candidates:
-                break
-            _, index = min(candidates)
-            pieces[index : index + 2] = [pieces[index] + pieces[index + 1]]
-        return pieces
+    def _encode_word(self, word: str, p: float, generator: random.Random) -> list[int]:
+        whole = self._whole.get(word)
+        if whole is None:
+            if len(self._whole) >= _MOST_WORDS:
+                self._whole.clear()
+            whole = self._whole[word] = self._segment(word, repeat(True))
+        merges = len(word) - len(whole)
+        kept = [generator.random() >= p for _ in range(merges)] if p else []
+        if all(kept):  # then nothing was dropped on the way
+            return whole
+        return self._segment(word, chain(kept, iter(lambda: generator.random() >= p, None)))
+
+    def _segment(self, word: str, kept: Iterator[bool]) -> list[int]:
+        """Merge the best-ranked pair that is kept, until none is left.
+
+        Every step draws anew for every pair, as in the paper (Algorithm 1). Pairs that rank below the first
+        one kept change nothing, so no draws are made for them.
+        """
+        pieces = _Pieces(word, self._ranks)
+        merged = True
+        while merged:
+            merged = False
+            dropped: list[Pair] = []
+            while pieces.pairs and not merged:
+                pair = heappop(pieces.pairs)
+                if pieces.holds(pair):
+                    merged = next(kept)
+                    (pieces.merge if merged else dropped.append)(pair)
+            for pair in dropped:
+                heappush(pieces.pairs, pair)
+        return [self._ids[piece] for piece in pieces.pieces if piece]
+
+
+class _Pieces:
+    """Pieces in a row, and a heap of the pairs that can be merged: by rank, and then from the left."""
+
+    def __init__(self, word: str, ranks: dict[tuple[str, str], int]) -> None:
+        self.pieces = list(word)  # empty where a piece was merged into another
+        self._ranks = ranks
+        self._before, self._after = list(range(-1, len(word) - 1)), list(range(1, len(word) + 1))
+        ranked = ((ranks.get(pair), left) for left, pair in enumerate(pairwise(word)))
+        self.pairs = [(rank, left) for rank, left in ranked if rank is not None]
+        heapify(self.pairs)
+
+    def holds(self, pair: Pair) -> bool:
+        """Whether this pair is still as it was when it came into the heap."""
+        rank, left = pair
+        return self._rank(left) == rank
+
+    def merge(self, pair: Pair) -> None:
+        """Make one piece of two."""
+        _, left = pair
+        right = self._after[left]
+        self.pieces[left] += self.pieces[right]
+        self.pieces[right] = ""
+        self._after[left] = after = self._after[right]
+        if after < len(self.pieces):
+            self._before[after] = left
+        for place in (self._before[left], left):
+            if place >= 0 and (rank := self._rank(place)) is not None:
+                heappush(self.pairs, (rank, place))
+
+    def _rank(self, left: int) -> int | None:
+        right = self._after[left]
+        return self._ranks.get((self.pieces[left], self.pieces[right])) if right < len(self.pieces) else None
