@@ -1,3 +1,6 @@
+import time
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -5,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transduce.config import Vocabulary
-from transduce.data.batching import collate, group_steps, padding_share, plan_batches
+from transduce.data.batching import _cut, collate, group_steps, padding_share, plan_batches
 from transduce.data.corpus import AlignedFiles, Corpus
-from transduce.data.prepare import prepare
+from transduce.data.prepare import clean_lines, prepare
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.data.tokenizer import train
 
@@ -81,20 +84,87 @@ def test_padding_by_hand():
     assert padding_share([np.array([0, 1]), np.array([2, 3])], lengths) == pytest.approx(2 / 14)
 
 
-def test_little_of_real_data_is_padding(shared, tmp_path):
-    folder = shared / "data" / "multi30k-en-de"
+@pytest.fixture(scope="module")
+def multi30k(tmp_path_factory):
+    """The lengths of its pairs, in 8,000 BPE tokens."""
+    folder = Path(__file__).parents[3] / "shared" / "data" / "multi30k-en-de"
+    if not folder.is_dir():
+        pytest.skip("the shared data folder is not beside this checkout")
     corpus = Corpus((AlignedFiles(folder / "train.en.gz", folder / "train.de.gz"),))
-    first = next(corpus.chunks(5000))
     tokenizer = train(
-        *([line.decode() for line in side] for side in (first.sources, first.targets)), kind="bpe", size=2000
+        (text for chunk in clean_lines(corpus) for text in chunk.sources),
+        (text for chunk in clean_lines(corpus) for text in chunk.targets),
+        kind="bpe",
+        size=8000,
     )
-    pairs = prepare(tmp_path, tokenizer, corpus, corpus).train
+    pairs = prepare(tmp_path_factory.mktemp("multi30k"), tokenizer, corpus, corpus).train
     assert len(pairs) == 29_000
-    source, target = pairs.source.lengths, pairs.target.lengths
-    for epoch in range(2):
+    return pairs.source.lengths, pairs.target.lengths
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_little_of_real_data_is_padding(multi30k, swapped):
+    source, target = multi30k[::-1] if swapped else multi30k
+    for epoch in range(10):
         batches = plan_batches(source, target, max_tokens=4096, seed=1, epoch=epoch)
         assert padding_share(batches, source) < 0.05
         assert padding_share(batches, target) < 0.05
+
+
+def meeting_again(batches, later, pairs):
+    """Of those who are in one batch, two at a time, what share is in one batch later too."""
+    places = np.empty(pairs, np.int64)
+    for place, batch in enumerate(later):
+        places[batch] = place
+    counts = [np.unique(places[batch], return_counts=True)[1] for batch in batches]
+    couples = sum(len(batch) * (len(batch) - 1) for batch in batches)
+    return sum(int((count * (count - 1)).sum()) for count in counts) / couples
+
+
+def test_pairs_of_real_data_meet_others_in_other_epochs(multi30k):
+    plans = [plan_batches(*multi30k, max_tokens=4096, seed=1, epoch=epoch) for epoch in range(8)]
+    again = [meeting_again(plans[i], plans[i + 1], 29_000) for i in range(7)]
+    assert sum(again) / len(again) < 0.4  # 0.59 if strips of one length are cut at the same places
+
+
+def test_large_corpora_need_no_more_padding_to_mix():
+    generator = np.random.default_rng(0)
+    source = np.clip(generator.normal(14, 4, 300_000).round(), 4, 40).astype(np.int64)
+    target = np.maximum(source + generator.normal(0.5, 2, len(source)).round().astype(np.int64), 3)
+    plans = [plan_batches(source, target, max_tokens=4096, seed=1, epoch=epoch) for epoch in (0, 1)]
+    assert max(padding_share(plan, side) for plan in plans for side in (source, target)) < 0.015
+    assert meeting_again(*plans, len(source)) < 0.2
+
+
+def test_many_pairs_take_little_time():
+    lengths = np.random.default_rng(0).integers(4, 40, (2, 500_000))
+    begin = time.process_time()
+    plan_batches(*lengths, max_tokens=4096, seed=1, epoch=0)
+    assert time.process_time() - begin < 1.5
+
+
+def cut_slowly(order, lengths, max_tokens):
+    """Pair by pair: the oracle."""
+    batches, begin, longest = [], 0, 0
+    for index, length in enumerate(lengths):
+        longest = max(longest, length)
+        if index > begin and (index - begin + 1) * longest > max_tokens:
+            batches.append(order[begin:index])
+            begin, longest = index, length
+    return [*batches, order[begin:]] if len(order) else []
+
+
+@given(lengths=st.lists(st.integers(1, 60), max_size=100), max_tokens=st.integers(1, 300), data=st.data())
+def test_cut_as_if_pair_by_pair(lengths, max_tokens, data):
+    order = np.array(data.draw(st.permutations(range(len(lengths)))), np.int64)
+    fast = _cut(order, np.array(lengths, np.int64), max_tokens)
+    assert [batch.tolist() for batch in fast] == [b.tolist() for b in cut_slowly(order, lengths, max_tokens)]
+
+
+@given(first=st.floats(0, 1, exclude_max=True))
+def test_of_the_first_batch_only_a_share(first):
+    batches = _cut(np.arange(30), np.full(30, 5), 50, first=first)
+    assert [len(batch) for batch in batches[:-1]] == [max(1, int(10 * first)), 10, 10]
 
 
 @st.composite

@@ -12,6 +12,7 @@ from transduce.data.prepared import Pairs
 
 Indices = npt.NDArray[np.int64]
 Row = npt.NDArray[np.generic]
+_FEW, _WIDER = 120, 0.5  # batches; tokens
 
 
 @dataclass(frozen=True)
@@ -35,27 +36,44 @@ def plan_batches(
     In a batch, rows × the longest source and rows × the longest target are each at most ``max_tokens``
     (a single pair that is longer gets a batch of its own).
     """
+    if not len(source_lengths):
+        return []
     generator = np.random.default_rng([seed, epoch])
     order = generator.permutation(len(source_lengths))
-    # By the longer side; among those, by how much longer it is, up and down in turn, so that neighbours are
-    # alike on both sides. Among equals the permutation decides, anew in every epoch.
-    source, target = source_lengths[order], target_lengths[order]
-    longer, difference = np.maximum(source, target), target - source
-    order = order[np.lexsort((np.where(longer % 2, -difference, difference), longer))]
-    batches = _cut(order, source_lengths, target_lengths, max_tokens)
+    order = order[_side_by_side(source_lengths[order], target_lengths[order], max_tokens, generator)]
+    longer = np.maximum(source_lengths, target_lengths)[order]
+    batches = _cut(order, longer, max_tokens, first=generator.random())
     return [batches[index] for index in generator.permutation(len(batches))]
 
 
-def _cut(order: Indices, source_lengths: Indices, target_lengths: Indices, max_tokens: int) -> list[Indices]:
-    batches, begin, longest = [], 0, 0
-    lengths = np.maximum(source_lengths[order], target_lengths[order]).tolist()
-    for index, length in enumerate(lengths):
-        longest = max(longest, length)
-        if index > begin and (index - begin + 1) * longest > max_tokens:
-            batches.append(order[begin:index])
-            begin, longest = index, length
-    if begin < len(order):
-        batches.append(order[begin:])
+def _side_by_side(
+    source: Indices, target: Indices, max_tokens: int, generator: np.random.Generator
+) -> Indices:
+    """An order in which neighbours are alike on both sides; equals stay as they are."""
+    # As if both languages took as many tokens: otherwise all the padding would be on one side.
+    ratio = float(target.sum() / source.sum())
+    one, other = source * max(1, ratio), target * max(1, 1 / ratio)
+    longer, difference = np.maximum(one, other), other - one
+    # In strips by the longer side; in a strip by how much longer it is, up and down in turn. Where batches
+    # are few, the same pairs would always meet: strips are wider there, and begin elsewhere in every epoch.
+    width = 1 + min(_WIDER, _FEW * _WIDER * max_tokens / float(longer.sum()))
+    strip = np.floor(longer / width + generator.random())
+    place = np.floor(difference + generator.random())
+    return np.lexsort((np.where(strip % 2, -place, place), strip))
+
+
+def _cut(order: Indices, lengths: Indices, max_tokens: int, first: float = 1.0) -> list[Indices]:
+    """Batches as large as may be; of the first one, only a share, so that all are cut elsewhere."""
+    batches: list[Indices] = []
+    begin, share = 0, first
+    while begin < len(order):
+        # No more rows than these: the longest of them is at least as long as the first.
+        longest = np.maximum.accumulate(lengths[begin : begin + max(1, max_tokens // lengths[begin])])
+        too_many = longest * np.arange(1, len(longest) + 1) > max_tokens
+        rows = int(np.argmax(too_many)) if too_many.any() else len(longest)
+        end = begin + max(1, int(rows * share))
+        batches.append(order[begin:end])
+        begin, share = end, 1.0
     return batches
 
 
