@@ -1,7 +1,9 @@
 """Training speed, memory and loss of ours beside torch.nn.Transformer and Hugging Face's Marian model.
 
 All train the same model (sizes, tied embeddings, post-norm, dropout on sub-layers and embeddings alone, label
-smoothing, clipping, Adam) on the same batches; they take turns, so that all see the same weather.
+smoothing, clipping, Adam) on the same batches. Each has a process of its own, as its users would run it; they
+take turns, so that all see the same weather. Ours goes through the trainer that `transduce train` uses, and
+reads its batches from the disk; the others get theirs ready-made.
 
 make bench-train
 """
@@ -17,7 +19,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import cycle, islice
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import MarianConfig, MarianMTModel
 
-from transduce.config import TrainingConfig, TransformerConfig, Vocabulary, preset
+from transduce.config import RunConfig, TrainingConfig, TransformerConfig, Vocabulary, preset
 from transduce.data import tokenizer as tokenizers
 from transduce.data.batching import Batch, collate, plan_batches
 from transduce.data.corpus import AlignedFiles, Corpus
@@ -37,18 +38,23 @@ from transduce.data.prepared import Pairs, PairWriter
 from transduce.interop.torch_nn import export_stacks
 from transduce.models.build import build
 from transduce.models.transformer import Transformer
-from transduce.nn.dropout import use_generator
 from transduce.nn.masks import causal_mask
 from transduce.nn.positional import sinusoids
-from transduce.training.objective import batch_loss
+from transduce.training.checkpoint import Progress
+from transduce.training.memory import keep_memory
+from transduce.training.objective import Indices, SequenceToSequence
 from transduce.training.schedule import make_schedule
+from transduce.training.trainer import Trainer
+from transduce.training.validation import Validation
 
 MULTI30K = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k-en-de"
 VOCABULARIES = {
     "small": Vocabulary(source=8000, target=8000),
     "base": Vocabulary(source=37_000, target=37_000),
 }
-TRAINING = TrainingConfig(learning_rate=1e-3, warmup=100, label_smoothing=0.1, clip=1.0, max_tokens=4096)
+TRAINING = TrainingConfig(
+    learning_rate=1e-3, warmup=100, label_smoothing=0.1, clip=1.0, max_tokens=4096, precision="float32"
+)
 HOPELESS = 10  # times slower than float32: such bf16, as on CPUs without it, is timed once
 PROBE = 8  # one in so many sentences of a batch: bf16 of that kind takes minutes for a whole one
 BLOCK = 50  # steps whose mean loss is shown
@@ -62,67 +68,76 @@ Lengths = npt.NDArray[np.int64]
 class Loop(ABC):
     """A model, and how one step of its training is made."""
 
-    def __init__(self, model: nn.Module, d_model: int) -> None:
-        self.model = model.train()
-        self.optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=True)
-        self.rate = make_schedule(TRAINING, d_model)
-        self.steps = 0
-
     @abstractmethod
-    def loss(self, batch: Batch) -> Tensor:
-        """Label-smoothed, a real target token."""
+    def step(self, work: "Work") -> float:
+        """Learn from a batch; its loss, label-smoothed, a real target token."""
 
-    def step(self, batch: Batch) -> float:
-        """Learn from a batch; its loss."""
-        self.steps += 1
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.rate(self.steps)
-        self.optimizer.zero_grad()
-        loss = self.loss(batch)
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(self.model.parameters(), TRAINING.clip)
-        self.optimizer.step()
-        return loss.item()
 
-    def learn(self, batches: list[Batch]) -> None:
-        """A step a batch."""
-        for batch in batches:
-            self.step(batch)
+class Nobody:
+    """Hears nothing of what the trainer says."""
+
+    def say(self, message: str) -> None: ...
+    def stepped(self, progress: Progress, metrics: dict[str, float]) -> None: ...
+    def validated(self, progress: Progress, validation: Validation) -> None: ...
+
+
+class Recorder(Trainer):
+    """Remembers the loss of a step."""
+
+    def compute_gradients(self, batches: list[Indices]) -> tuple[float, int]:
+        loss, tokens = super().compute_gradients(batches)
+        self.loss = loss / tokens
+        return loss, tokens
 
 
 class Transduce(Loop):
-    """Ours."""
+    """Ours: the trainer itself."""
 
-    def __init__(self, config: TransformerConfig, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: TransformerConfig, vocabulary: Vocabulary, pairs: Pairs) -> None:
         self.transformer = build(config, vocabulary, seed=1)
-        use_generator(self.transformer, torch.Generator().manual_seed(1))
-        super().__init__(self.transformer, config.d_model)
+        folder = Path(tempfile.mkdtemp())  # for the metrics of every fiftieth step
+        data = SequenceToSequence(pairs, TRAINING)
+        tokenizer = tokenizers.train([], [], kind="byte")  # which the trainer only saves
+        run = RunConfig(model=config, training=TRAINING)
+        self.trainer = Recorder(folder, run, self.transformer, tokenizer, data, data, Nobody())
+        self.trainer.module.train()
 
-    def loss(self, batch: Batch) -> Tensor:
-        loss = batch_loss(self.transformer, batch, TRAINING.label_smoothing)
-        return loss.smoothed / loss.tokens
+    def step(self, work: "Work") -> float:
+        self.trainer.step([work.indices])
+        return self.trainer.loss
 
 
 class Peer(Loop):
     """A plain loop: all logits at once, torch's own cross-entropy; float32, or bf16 by autocast."""
 
     def __init__(self, model: nn.Module, d_model: int, pad: int, *, bf16: bool) -> None:
-        super().__init__(model, d_model)
+        self.model = model.train()
+        self.optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=True)
+        self.rate = make_schedule(TRAINING, d_model)
+        self.steps = 0
         self.pad, self.bf16 = pad, bf16
 
     @abstractmethod
     def logits(self, batch: Batch) -> Tensor:
         """(batch, target, vocabulary)."""
 
-    def loss(self, batch: Batch) -> Tensor:
+    def step(self, work: "Work") -> float:
+        self.steps += 1
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate(self.steps)
+        self.optimizer.zero_grad()
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
-            logits = self.logits(batch)
-        return F.cross_entropy(
+            logits = self.logits(work.batch)
+        loss = F.cross_entropy(
             logits.flatten(0, 1).float(),
-            batch.labels.flatten(),
+            work.batch.labels.flatten(),
             ignore_index=self.pad,
             label_smoothing=TRAINING.label_smoothing,
         )
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.model.parameters(), TRAINING.clip)
+        self.optimizer.step()
+        return loss.item()
 
 
 class TorchTransformer(Peer):
@@ -234,10 +249,10 @@ BF16 = ", bf16"
 NAMES = [OURS, TORCH, MARIAN, TORCH + BF16, MARIAN + BF16]
 
 
-def make(name: str, model: str) -> Loop:
+def make(name: str, model: str, data: "Data") -> Loop:
     config, vocabulary = preset(model).model, VOCABULARIES[model]
     if name == OURS:
-        return Transduce(config, vocabulary)
+        return Transduce(config, vocabulary, data.pairs)
     peer = TorchTransformer if name.startswith(TORCH) else Marian
     return peer(config, vocabulary, bf16=name.endswith(BF16))
 
@@ -291,6 +306,14 @@ def write_random(folder: Path, lengths: tuple[Lengths, Lengths], vocabulary: Voc
 
 
 @dataclass(frozen=True)
+class Work:
+    """A batch: where it is, and as it is."""
+
+    indices: Indices
+    batch: Batch
+
+
+@dataclass(frozen=True)
 class Data:
     """Batches of an epoch, in the trainer's order."""
 
@@ -305,13 +328,22 @@ class Data:
         plan = plan_batches(*lengths, max_tokens=max_tokens, seed=1, epoch=0)
         return cls(pairs, plan, VOCABULARIES[model])
 
-    def batches(self, count: int) -> list[Batch]:
-        return [collate(self.pairs, rows, self.vocabulary) for rows in islice(cycle(self.plan), count)]
+    def work(self, begin: int, count: int) -> list[Work]:
+        """Batches of the plan, which begins again at its end."""
+        rows = [self.plan[number % len(self.plan)] for number in range(begin, begin + count)]
+        return [self._work(indices) for indices in rows]
 
-    def largest(self, count: int) -> list[Batch]:
-        batches = self.batches(len(self.plan))
-        batches.sort(key=lambda batch: batch.source.numel() + batch.target.numel(), reverse=True)
-        return list(islice(cycle(batches), count))
+    def part(self) -> Work:
+        """A little of the first batch."""
+        return self._work(self.plan[0][::PROBE])
+
+    def largest(self) -> Work:
+        """The batch with the most tokens, padding included."""
+        lengths = np.maximum(self.pairs.source.lengths, self.pairs.target.lengths)
+        return self._work(max(self.plan, key=lambda rows: len(rows) * lengths[rows].max()))
+
+    def _work(self, indices: Indices) -> Work:
+        return Work(indices, collate(self.pairs, indices, self.vocabulary))
 
 
 def tokens_of(batch: Batch, pad: int) -> int:
@@ -363,64 +395,102 @@ class Speed:
 
     tokens: float  # source + target, a second
     flops: float  # a second
+    memory: float  # megabytes at the peak, over the start
     hopeless: bool = False  # timed once
 
 
-def race(model: str, data: Data, *, rounds: int, steps: int) -> dict[str, Speed]:
+class Runner:
+    """An implementation in a process of its own, which makes steps when asked."""
+
+    def __init__(self, name: str, model: str, folder: Path, max_tokens: int) -> None:
+        command = [sys.executable, __file__, "--run", name, "--model", model]
+        command += ["--data", str(folder), "--max-tokens", str(max_tokens)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, what: str) -> float:
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(what + "\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def stop(self) -> float:
+        """Gives the memory it took."""
+        memory = self.ask("memory")
+        self.process.communicate()
+        return memory
+
+
+def run(name: str, model: str, data: Data) -> None:
+    """What happens in such a process: a question a line, and an answer."""
+    if name == OURS:
+        keep_memory()  # as `transduce train` does
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = _resident("VmRSS")
+    loop = make(name, model, data)
+    for line in sys.stdin:
+        what, *numbers = line.split()
+        if what == "memory":
+            print((_resident("VmHWM") - before) / 1024, flush=True)
+            continue
+        if what == "steps":
+            begin, count = map(int, numbers)
+            todo = data.work(begin, count)
+        else:
+            todo = [data.part() if what == "part" else data.largest()]
+        print(seconds(lambda todo=todo: [loop.step(work) for work in todo]), flush=True)  # type: ignore[misc]
+
+
+def race(
+    model: str, folder: Path, data: Data, *, rounds: int, steps: int, max_tokens: int
+) -> dict[str, Speed]:
     """Each round, each implementation makes the same steps; medians of the rounds."""
-    loops = {name: make(name, model) for name in NAMES}
-    work = data.batches(rounds * steps)
-    config, vocabulary = preset(model).model, data.vocabulary
+    runners = {name: Runner(name, model, folder, max_tokens) for name in NAMES}
+    found: dict[str, Speed] = {}
 
-    def speed(batches: list[Batch], time_taken: float) -> Speed:
-        return Speed(
-            sum(tokens_of(batch, vocabulary.pad) for batch in batches) / time_taken,
-            sum(flops_of(batch, config, vocabulary) for batch in batches) / time_taken,
+    def speed(work: list[Work], taken: float) -> tuple[float, float]:
+        config, batches = preset(model).model, [one.batch for one in work]
+        return (
+            sum(tokens_of(batch, data.vocabulary.pad) for batch in batches) / taken,
+            sum(flops_of(batch, config, data.vocabulary) for batch in batches) / taken,
         )
 
-    part = Batch(work[0].source[::PROBE], work[0].target[::PROBE], work[0].labels[::PROBE])
-    found = {name: [speed([part], time_taken)] for name, time_taken in probe(loops, part).items()}
+    seconds_of: dict[str, float] = {}
+    for name, runner in runners.items():
+        runner.ask("part")  # warms up
+        seconds_of[name] = runner.ask("part")
     for name in NAMES:
-        if (
-            name.endswith(BF16)
-            and found[name][0].tokens * HOPELESS < found[name.removesuffix(BF16)][0].tokens
-        ):
-            found[name][0].hopeless = True
-            del loops[name]
-    for name, loop in loops.items():
-        found[name].clear()
-        loop.step(work[0])  # warms up
-    for begin in range(0, len(work), steps):
-        batches = work[begin : begin + steps]
-        for name, loop in loops.items():
-            found[name].append(speed(batches, seconds(partial(loop.learn, batches))))
-    return {
-        name: Speed(
-            statistics.median(speed.tokens for speed in speeds),
-            statistics.median(speed.flops for speed in speeds),
-            speeds[0].hopeless,
-        )
-        for name, speeds in found.items()
-    }
+        if name.endswith(BF16) and seconds_of[name] > HOPELESS * seconds_of[name.removesuffix(BF16)]:
+            rates = speed([data.part()], seconds_of[name])
+            found[name] = Speed(*rates, memory=math.nan, hopeless=True)
+            runners.pop(name).stop()
+    for runner in runners.values():
+        runner.ask("largest")
+    rates_of: dict[str, list[tuple[float, float]]] = {name: [] for name in runners}
+    for begin in range(0, rounds * steps, steps):
+        for name, runner in runners.items():
+            rates_of[name].append(speed(data.work(begin, steps), runner.ask(f"steps {begin} {steps}")))
+    for name, runner in runners.items():
+        tokens, flops = (statistics.median(rates) for rates in zip(*rates_of[name], strict=True))
+        found[name] = Speed(tokens, flops, runner.stop())
+    return {name: found[name] for name in NAMES}
 
 
-def probe(loops: dict[str, Loop], batch: Batch) -> dict[str, float]:
-    """Seconds of one step, after one that warms up."""
-    times = {}
-    for name, loop in loops.items():
-        loop.step(batch)
-        times[name] = seconds(partial(loop.step, batch))
-    return times
+def _resident(key: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(key)).split()[1])
 
 
 def show_speed(speeds: dict[str, Speed], peak: float) -> float:
     """Prints the table; the ratio of ours to the fastest peer."""
     ours = speeds[OURS]
-    print(f"  {'':<30}tokens/s   GFLOP/s   ours is")
+    print(f"  {'':<30}tokens/s   GFLOP/s   ours is   peak memory   ours is")
     for name, speed in speeds.items():
-        note = f"   1 step of 1/{PROBE} batch: over {HOPELESS}× slower than float32" if speed.hopeless else ""
-        ratio = ours.tokens / speed.tokens
-        print(f"  {name:<28}{speed.tokens:10,.0f}{speed.flops / 1e9:10.1f}{ratio:9.2f}×{note}")
+        line = f"  {name:<28}{speed.tokens:10,.0f}{speed.flops / 1e9:10.1f}{ours.tokens / speed.tokens:9.2f}×"
+        if speed.hopeless:
+            print(f"{line}   1 step of 1/{PROBE} batch: over {HOPELESS}× slower than float32")
+        else:
+            print(f"{line}{speed.memory:11,.0f} MB{ours.memory / speed.memory:9.2f}×")
     print(
         f"  achieved {ours.flops / 1e9:.1f} GFLOP/s of {peak / 1e9:.1f} peak ({ours.flops / peak:.0%}), "
         "counting useful work alone"
@@ -430,40 +500,11 @@ def show_speed(speeds: dict[str, Speed], peak: float) -> float:
     return ours.tokens / speeds[fastest].tokens
 
 
-def measure_memory(name: str, model: str, batches: list[Batch]) -> None:
-    """In a process of its own: prints by how many megabytes training raised the peak of resident memory."""
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    before = _resident("VmRSS")
-    loop = make(name, model)
-    loop.learn(batches)
-    print((_resident("VmHWM") - before) / 1024)
-
-
-def _resident(key: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(key)).split()[1])
-
-
-def show_memory(model: str, folder: Path, args: argparse.Namespace, names: dict[str, int]) -> None:
-    """Each implementation alone, for so many steps on the largest batches."""
-    print("\n  peak memory over the start, largest batches")
-    grown = {}
-    for name, steps in names.items():
-        command = [sys.executable, __file__, "--memory", name, "--memory-steps", str(steps)]
-        command += ["--model", model, "--data", str(folder), *(["--quick"] if args.quick else [])]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        grown[name] = float(done.stdout)
-        ratio = grown[OURS] / grown[name]
-        print(f"  {name:<28}{grown[name]:10,.0f} MB   ours is {ratio:.2f}×   ({steps} steps)", flush=True)
-    if left_out := [name for name in NAMES if name not in names]:
-        print(f"  not measured, for a step takes minutes: {'; '.join(left_out)}")
-
-
 def show_curve(data: Data, steps: int, seeds: int) -> None:
     """Ours and torch.nn.Transformer from the same weights, on the same batches: dropout alone differs."""
     print(f"\n  loss, means of {BLOCK} steps, from the same weights")
     torch.manual_seed(1)
-    ours = Transduce(preset("small").model, data.vocabulary)
+    ours = Transduce(preset("small").model, data.vocabulary, data.pairs)
     loops: dict[str, Loop] = {OURS: ours}
     for seed in range(seeds):  # they draw dropout from one generator, one after the other
         twin = TorchTransformer(preset("small").model, data.vocabulary)
@@ -471,8 +512,8 @@ def show_curve(data: Data, steps: int, seeds: int) -> None:
         loops[TORCH + (f", again {seed}" if seed else "")] = twin
     print(f"  {'steps':<12}" + "".join(f"{name:>32}" for name in loops))
     blocks, current = [], []
-    for step, batch in enumerate(data.batches(steps), 1):
-        current.append([loop.step(batch) for loop in loops.values()])
+    for step, work in enumerate(data.work(0, steps), 1):
+        current.append([loop.step(work) for loop in loops.values()])
         if step % BLOCK == 0 or step == steps:
             blocks.append(np.mean(current, axis=0))
             row = "".join(f"{loss:32.4f}" for loss in blocks[-1])
@@ -492,36 +533,31 @@ def show(model: str, folder: Path, args: argparse.Namespace, peak: float, origin
     max_tokens = tokens_a_batch(args)
     print(f"\n{model}: {text}, ≤ {max_tokens:,} tokens a batch", flush=True)
     data = Data.read(folder, model, max_tokens)
-    rounds, steps = (args.rounds, 4) if small and not args.quick else (max(1, args.rounds // 3), 1)
-    speeds = race(model, data, rounds=rounds, steps=steps)
-    print(f"  medians of {rounds} rounds of {steps} steps")
+    rounds, steps = (args.rounds, 4) if small and not args.quick else (max(1, args.rounds // 2), 1)
+    speeds = race(model, folder, data, rounds=rounds, steps=steps, max_tokens=max_tokens)
+    print(f"  medians of {rounds} rounds of {steps} steps; memory over the start, largest batch included")
     ratio = show_speed(speeds, peak)
-    show_memory(model, folder, args, memory_steps(speeds, small=small, quick=args.quick))
     if small and args.curve:
         show_curve(data, args.curve, args.curve_seeds)
     return ratio
 
 
-def memory_steps(speeds: dict[str, Speed], *, small: bool, quick: bool) -> dict[str, int]:
-    """How many steps of whose memory is watched: of base, bf16 that takes minutes a step is left out."""
-    usual = 8 if small and not quick else 3
-    steps = {name: 2 if speed.hopeless else usual for name, speed in speeds.items()}
-    return {name: count for name, count in steps.items() if small or not speeds[name].hopeless}
-
-
 def tokens_a_batch(args: argparse.Namespace) -> int:
-    return 512 if args.quick else TRAINING.max_tokens
+    tokens: int = args.max_tokens or (512 if args.quick else TRAINING.max_tokens)
+    return tokens
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Training speed beside the peers.")
     parser.add_argument("--model", choices=["small", "base", "all"], default="all")
-    parser.add_argument("--rounds", type=int, default=12, help="of 4 steps; base takes a third of them, of 1")
+    parser.add_argument("--rounds", type=int, default=12, help="of 4 steps; base takes half of them, of 1")
     parser.add_argument("--curve", type=int, default=300, help="steps of the loss curve; 0 for none")
     parser.add_argument("--curve-seeds", type=int, default=1, help="runs of torch.nn.Transformer in it")
     parser.add_argument("--quick", action="store_true", help="see that it works: the figures mean nothing")
-    parser.add_argument("--memory", choices=NAMES, help="measure this one's memory in this process, no more")
-    parser.add_argument("--memory-steps", type=int, default=8)
+    parser.add_argument("--max-tokens", type=int, help="a batch; 4,096 if not given")
+    parser.add_argument(
+        "--run", choices=NAMES, help="be this implementation and make steps when asked, no more"
+    )
     parser.add_argument("--data", type=Path, help="a folder that an outer run prepared")
     args = parser.parse_args()
     if args.quick:
@@ -535,9 +571,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.data or Path(temporary)
         origin = "" if args.data else write_data(folder, models)
-        if args.memory:
-            data = Data.read(folder, models[-1], tokens_a_batch(args))
-            measure_memory(args.memory, models[-1], data.largest(args.memory_steps))
+        if args.run:
+            run(args.run, args.model, Data.read(folder, args.model, tokens_a_batch(args)))
             return
         print(
             f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}, "

@@ -1,6 +1,5 @@
 """The loss (section 5.4): cross-entropy against label-smoothed targets."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -43,7 +42,7 @@ def chunked_loss(
     computed on the way, while a chunk's logits are at hand, so that all logits never exist at once.
     """
     real = targets != pad
-    score = _CrossEntropy(smoothing)
+    score = _CrossEntropy(smoothing, len(output))
     smoothed: Tensor = _Chunked.apply(hidden[real], output, targets[real], score, chunk)  # type: ignore[no-untyped-call]
     return Loss(smoothed, score.negative_log_likelihood, score.correct, int(real.sum()))
 
@@ -67,52 +66,60 @@ def r_drop_loss(
     real = targets != pad
     both = hidden[:, real].transpose(0, 1).flatten(0, 1)  # the two passes of a position side by side
     labels = targets[real].repeat_interleave(2)
-    score = _RDrop(smoothing, weight)
-    smoothed: Tensor = _Chunked.apply(both, output, labels, score, 2 * (chunk // 2))  # type: ignore[no-untyped-call]
-    return Loss(smoothed, score.negative_log_likelihood / 2, score.correct // 2, int(real.sum()))
+    score = _RDrop(smoothing, len(output), weight)
+    twice: Tensor = _Chunked.apply(both, output, labels, score, 2 * (chunk // 2))  # type: ignore[no-untyped-call]
+    return Loss(twice / 2, score.negative_log_likelihood / 2, score.correct // 2, int(real.sum()))
 
 
 class _CrossEntropy:
-    """The loss of some positions, and its gradient, which takes the memory of the logits."""
+    """Scores positions: (positions, vocabulary) logits and (positions,) labels.
 
-    def __init__(self, smoothing: float) -> None:
+    Where the logits were, it leaves their gradient, but for a factor a position, which it returns, and for
+    ``shift``, which is to be subtracted from all: those who multiply by it have fewer numbers to change.
+    """
+
+    def __init__(self, smoothing: float, vocabulary: int) -> None:
         self.smoothing = smoothing
+        self.shift = smoothing / vocabulary
+        self.loss = 0.0
         self.negative_log_likelihood = 0.0
         self.correct = 0
 
-    def __call__(self, logits: Tensor, labels: Tensor, *, gradient: bool) -> float:
-        """(positions, vocabulary) and (positions,) → the summed loss; then ``logits`` hold the gradient."""
+    def __call__(self, logits: Tensor, labels: Tensor, mean: Tensor) -> Tensor:
+        """``mean`` (positions, 1) is that of a position's logits; gives the factors, (positions, 1)."""
         smoothing, gold = self.smoothing, labels[:, None]
-        normaliser = logits.logsumexp(dim=-1, keepdim=True)
+        highest = logits.amax(dim=-1, keepdim=True)
         right = logits.gather(1, gold)
+        exponentials = logits.sub_(highest).exp_()
+        total = exponentials.sum(dim=-1, keepdim=True)
+        normaliser = highest + total.log()
         nll = float((normaliser - right).sum(dtype=torch.float64))
-        even = float((normaliser - logits.mean(dim=-1, keepdim=True)).sum(dtype=torch.float64))
+        even = float((normaliser - mean).sum(dtype=torch.float64))
         self.negative_log_likelihood += nll
-        self.correct += int((logits.argmax(dim=-1, keepdim=True) == gold).sum())
-        if gradient:  # softmax − smoothed target
-            logits.sub_(normaliser).exp_().sub_(smoothing / logits.size(1))
-            logits.scatter_add_(1, gold, torch.full_like(right, smoothing - 1))
-        return (1 - smoothing) * nll + smoothing * even
+        self.correct += int((right == highest).sum())
+        self.loss += (1 - smoothing) * nll + smoothing * even
+        exponentials.scatter_add_(1, gold, (smoothing - 1) * total)  # softmax − target, times the total
+        return 1 / total
 
 
 class _RDrop(_CrossEntropy):
-    """Rows 2i and 2i + 1 are two passes over the same position."""
+    """Rows 2i and 2i + 1 are two passes over the same position, and count as two."""
 
-    def __init__(self, smoothing: float, weight: float) -> None:
-        super().__init__(smoothing)
+    def __init__(self, smoothing: float, vocabulary: int, weight: float) -> None:
+        super().__init__(smoothing, vocabulary)
         self.weight = weight
 
-    def __call__(self, logits: Tensor, labels: Tensor, *, gradient: bool) -> float:
+    def __call__(self, logits: Tensor, labels: Tensor, mean: Tensor) -> Tensor:
         log_p = logits.log_softmax(dim=-1).view(-1, 2, logits.size(1))  # (positions, 2, vocabulary)
         p = log_p.exp()
         difference = log_p - log_p.flip(1)
         divergence = (p * difference).sum(dim=-1, keepdim=True)  # KL(1‖2) and KL(2‖1)
-        loss = super().__call__(logits, labels, gradient=gradient) / 2
-        if gradient:
-            # d KL(p‖q) = p (log p − log q − KL(p‖q)) and d KL(q‖p) = p − q, by the logits of p
-            d_divergence = p * (difference - divergence) + p - p.flip(1)
-            logits.div_(2).add_(d_divergence.flatten(0, 1), alpha=self.weight / 4)
-        return loss + self.weight / 4 * float(divergence.sum(dtype=torch.float64))
+        factors = super().__call__(logits, labels, mean)
+        # d KL(p‖q) = p (log p − log q − KL(p‖q)) and d KL(q‖p) = p − q, by the logits of p
+        d_divergence = p * (difference - divergence) + p - p.flip(1)
+        logits.addcdiv_(d_divergence.flatten(0, 1), factors, value=self.weight / 2)
+        self.loss += self.weight / 2 * float(divergence.sum(dtype=torch.float64))
+        return factors
 
 
 class _Chunked(torch.autograd.Function):
@@ -120,38 +127,39 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: FunctionCtx,
-        hidden: Tensor,
-        output: Tensor,
-        labels: Tensor,
-        score: Callable[..., float],
-        chunk: int,
+        ctx: FunctionCtx, hidden: Tensor, output: Tensor, labels: Tensor, score: _CrossEntropy, chunk: int
     ) -> Tensor:
-        loss = 0.0
         wanted = any(ctx.needs_input_grad[:2])  # type: ignore[attr-defined]
-        d_hidden = torch.empty_like(hidden) if wanted else None
-        d_output = torch.zeros_like(output) if wanted else None
-        # Under autocast the products are in its type, and everything else stays in float32.
+        hidden = hidden.to(output.dtype)
+        d_hidden, d_output = (torch.zeros_like(x) if wanted else x for x in (hidden, output))
+        # Under autocast the products are in its type, and everything else stays in the weights'.
         kind = hidden.device.type
         low = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else output.dtype
-        matrix = output.to(low)
         with torch.autocast(kind, enabled=False):
+            matrix, mean_row = output.to(low), output.mean(dim=0)
+            room = output.new_empty((min(chunk, len(hidden)), len(output)), dtype=low)
             for begin in range(0, len(hidden), chunk):
-                part = hidden[begin : begin + chunk].to(low)
-                logits = (part @ matrix.t()).to(output.dtype)  # (chunk, vocabulary)
-                loss += score(logits, labels[begin : begin + chunk], gradient=wanted)
-                if d_hidden is not None and d_output is not None:
+                part = hidden[begin : begin + chunk]
+                logits = torch.mm(part.to(low), matrix.t(), out=room[: len(part)]).to(output.dtype)
+                factors = score(logits, labels[begin : begin + chunk], (part @ mean_row)[:, None])
+                if wanted:
                     d_logits = logits.to(low)
-                    d_hidden[begin : begin + chunk] = d_logits @ matrix
-                    if low == output.dtype:
-                        d_output.addmm_(d_logits.t(), part)
-                    else:
-                        d_output += d_logits.t() @ part
-        if d_hidden is not None and d_output is not None:
+                    d_hidden[begin : begin + chunk] = (d_logits @ matrix) * factors
+                    _add_product(d_output, d_logits.t(), (part * factors).to(low))
+        if wanted:
+            d_hidden -= score.shift * len(output) * mean_row
+            d_output -= score.shift * hidden.sum(dim=0)
             ctx.save_for_backward(d_hidden, d_output)
-        return output.new_tensor(loss)
+        return output.new_tensor(score.loss)
 
     @staticmethod
     def backward(ctx: FunctionCtx, scale: Tensor) -> tuple[Tensor | None, ...]:
         d_hidden, d_output = ctx.saved_tensors  # type: ignore[attr-defined]
         return d_hidden * scale, d_output * scale, None, None, None
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    if left.dtype == total.dtype:
+        total.addmm_(left, right)
+    else:
+        total += left @ right

@@ -33,6 +33,7 @@ from transduce.models.transformer import Transformer
 from transduce.training import checkpoint
 from transduce.training.choices import Wishes, choose, steps_of_epochs
 from transduce.training.distributed import Team
+from transduce.training.memory import keep_memory
 from transduce.training.objective import SequenceToSequence
 from transduce.training.probe import measure_precision, probe
 from transduce.training.progress import Display, Everyone
@@ -120,6 +121,7 @@ class Run:
 
     def train(self, *, tensorboard: bool = False) -> bool:
         """Train, or go on training; says whether the run is finished."""
+        keep_memory()
         config, model, tokenizer, train, valid = self.open()
         with Display(self.console, config.training.steps) as display:
             trainer = Trainer(self.folder, config, model, tokenizer, train, valid, display, self.team)
