@@ -14,11 +14,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 MULTI30K = Path(__file__).parents[2] / "shared" / "data" / "multi30k-en-de"
 STAGES = ("doctor", "tokenizer", "prepare")
-RARE = 0.3  # of the lines hold a word that no memory of words is likely to hold
+RARE = 0.3  # of the lines hold a new word: as many as Multi30k's German would have if it went on growing
 
 
 def sentences() -> list[tuple[list[str], list[str]]]:
@@ -29,11 +30,12 @@ def sentences() -> list[tuple[list[str], list[str]]]:
         return [(source.split(), target.split()) for source, target in zip(*sides, strict=True)]
     generator = random.Random(0)
     words = ["".join(generator.choices("abcdefghijklmnoprstuvwäöü", k=2 + i % 11)) for i in range(20_000)]
-    weights = [1 / (rank + 2) for rank in range(len(words))]
-    return [
-        tuple(generator.choices(words, weights, k=generator.randint(6, 20)) for _ in range(2))
-        for _ in range(29_000)
-    ]
+    commonness = list(accumulate(1 / (rank + 2) for rank in range(len(words))))
+
+    def sentence() -> list[str]:
+        return generator.choices(words, cum_weights=commonness, k=generator.randint(6, 20))
+
+    return [(sentence(), sentence()) for _ in range(29_000)]
 
 
 def made(pairs: int) -> Iterator[tuple[str, str]]:

@@ -1,3 +1,7 @@
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from corpora import corpus, refused, sentences, tokenizer
 from hypothesis import given, settings
@@ -161,6 +165,29 @@ def test_trouble_in_a_file_comes_through(tmp_path):
     (tmp_path / "pairs.tsv").write_text("a\tb\nc d\n")
     said = refused(prepare, tmp_path / "out", tokenizer(), Corpus((Tsv(tmp_path / "pairs.tsv"),)))
     assert "pairs.tsv, line 2: no tab" in said
+
+
+def bench(*arguments):
+    """What the bench prints in the end, as numbers."""
+    script = Path(__file__).parents[2] / "bench" / "prepare.py"
+    done = subprocess.run([sys.executable, script, *arguments], check=True, capture_output=True, text=True)
+    return [float(line.split(": ")[1].removesuffix(" MB")) for line in done.stdout.splitlines()[-3:]]
+
+
+def test_the_bench_runs(tmp_path):
+    whole, speed, growth = bench("--pairs", "2000", "--folder", tmp_path)
+    assert speed > 0
+    assert 0 < growth < 200
+    assert 0 < whole < 300
+    assert len((tmp_path / "train.en").read_text().splitlines()) == 2000
+
+
+@pytest.mark.slow
+def test_two_million_pairs_take_little_memory(tmp_path):
+    """How fast it is depends on what else the machine does: that is for the bench to say."""
+    whole, _, growth = bench("--folder", tmp_path)
+    assert growth < 500
+    assert whole < 500
 
 
 def test_preparing_again_replaces(tmp_path):

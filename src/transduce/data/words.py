@@ -11,7 +11,7 @@ from transduce.data.rows import Rows
 
 # What is remembered of words has a bound, however many there are.
 MOST_REMEMBERED = 1_000_000  # ids of words
-MOST_COUNTED = 5_000_000  # bytes of different words: the trainers need up to 70 times as much memory
+MOST_COUNTED = 4_000_000  # bytes of different words: the trainers need up to 100 times as much memory
 MOST_READ = 20_000_000  # words: of more, the trainers read an even share
 _AT_ONCE = 2_000_000  # characters
 _COPIES = 1000
