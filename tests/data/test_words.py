@@ -1,4 +1,6 @@
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -66,6 +68,18 @@ def test_a_word_is_encoded_once():
     memory.encode(["the dog", "the cat"])
     memory.encode(["a cat and the dog"])
     assert asked == ["the", "dog", "cat", "a", "and"]
+
+
+def test_several_threads_may_encode_at_once():
+    def encode(batch):
+        time.sleep(0.001)  # let another thread in
+        return letters(batch)
+
+    memory = WordMemory(encode, BEGINS)
+    batches = [[f"{'abcdefgh'[(i // 4) % 8] * j} dog{i} cat" for j in range(1, 6)] for i in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(memory.encode, batches))
+    assert [rows.tolist() for rows in found] == [letters(batch).tolist() for batch in batches]
 
 
 def test_words_without_a_beginning_are_encoded_by_themselves():

@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+Ids = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[np.int64]
 
 
@@ -14,7 +15,7 @@ Numbers = npt.NDArray[np.int64]
 class Rows:
     """Sequences end to end, and how long each is."""
 
-    ids: npt.NDArray[np.uint32]
+    ids: Ids
     lengths: Numbers
 
     def __len__(self) -> int:

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from threading import Lock
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from transduce.data.rows import Rows
+from transduce.data.rows import Ids, Numbers, Rows
 
 # What is remembered of words has a bound, however many there are.
 MOST_REMEMBERED = 1_000_000  # ids of words
@@ -43,15 +44,23 @@ class WordMemory:
 
     def __init__(self, encode: Encode, begins_word: npt.NDArray[np.bool_]) -> None:
         self._encode, self._begins_word = encode, begins_word  # the latter by id
+        self._lock = Lock()  # words get their numbers one after the other
         self._numbers: dict[str, int]
-        self._ids: npt.NDArray[np.uint32]  # of all words, end to end
-        self._ends: npt.NDArray[np.int64]
-        self._lengths: npt.NDArray[np.int64]
+        self._ids: Ids  # of all words, end to end
+        self._ends: Numbers
+        self._lengths: Numbers
         self._forget()
 
     def encode(self, texts: list[str]) -> Rows:
         """Ids of each normalised text."""
         words, counts = words_of_all(texts)
+        with self._lock:
+            ids, per_word = self._recall(words)
+        ends = np.concatenate(([0], np.cumsum(per_word)))
+        return Rows(ids, np.diff(ends[np.cumsum([0, *counts])]))
+
+    def _recall(self, words: list[str]) -> tuple[Ids, Numbers]:
+        """The ids of these words end to end, and how many each has."""
         if len(self._ids) > MOST_REMEMBERED:
             self._forget()
         numbers = np.array(self._numbers_of(words), np.int64)
@@ -59,8 +68,7 @@ class WordMemory:
         # Where each id of each word stands in memory: words' beginnings, and on from there.
         ends = np.cumsum(lengths)
         places = np.repeat(self._ends[numbers] - ends, lengths) + np.arange(ends[-1] if len(ends) else 0)
-        per_text = np.diff(np.concatenate(([0], ends))[np.cumsum([0, *counts])])
-        return Rows(self._ids[places], per_text)
+        return self._ids[places], lengths
 
     def _numbers_of(self, words: list[str]) -> list[int]:
         numbers = list(map(self._numbers.get, words))
