@@ -204,3 +204,42 @@ def test_demo(tmp_path):
     assert result.returncode == 0, result.stderr
     assert "came out exactly right" in result.stdout
     assert "transduce train --source" in result.stdout
+
+
+def test_plan_says_what_a_run_will_take(text):
+    result = run("plan", "--source", text / "a", "--target", text / "b", "--preset", "tiny", "--epochs", 3)
+    assert result.returncode == 0, result.stderr
+    rows = dict(
+        re.split(r"\s{3,}", line.strip(), maxsplit=1) for line in result.stdout.splitlines() if "   " in line
+    )
+    parameters = int(rows["parameters"].replace(",", ""))
+    total, fixed = (int(figure.replace(",", "")) for figure in re.findall(r"([\d,]+) MB", rows["memory"]))
+    assert fixed == round(16 * parameters / 2**20)
+    assert fixed / 2 < total
+    assert "3.0 epochs" in rows["the whole run"]
+    assert "target tokens/s" in rows["speed"]
+    assert rows["precision"] in ("float32", "bfloat16")
+
+
+def test_running_the_same_command_again_offers_to_go_on(text):
+    """To somebody who can answer."""
+    (text / "run.toml").write_text(
+        "[model]\nencoder_layers = 1\ndecoder_layers = 1\nd_model = 16\nd_ff = 16\nheads = 2\n"
+        "[training]\nsteps = 2\nwarmup = 2\nvalidate_every = 2\n"
+    )
+    command = ["train", "--source", text / "a", "--target", text / "b", "--out", text / "run"]
+    command += ["--config", text / "run.toml", "--tokenizer", "char"]
+    assert run(*command).returncode == 0
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "transduce", *map(str, command)], stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    os.write(ours, b"y\n")
+    said = b""
+    with contextlib.suppress(OSError):
+        while part := os.read(ours, 1000):
+            said += part
+    assert process.wait() == 0
+    assert b"at step 2 of 2. Go on with it?" in said
+    assert b"going on from step 2" in said

@@ -27,6 +27,9 @@ class Silent:
     def say(self, message):
         self.said.append(message)
 
+    def moved(self, progress, metrics):
+        pass
+
     def stepped(self, progress, metrics):
         pass
 

@@ -2,6 +2,7 @@
 
 import math
 import time
+from datetime import timedelta
 from types import TracebackType
 
 from rich.console import Console
@@ -10,6 +11,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from transduce.training import checkpoint
 from transduce.training.trainer import Watcher
 from transduce.training.validation import Validation
+
+A_MOMENT = 0.5  # seconds between two movements of the bar
 
 
 class Display:
@@ -26,7 +29,8 @@ class Display:
             disable=not console.is_terminal,
         )
         self._task = self._bar.add_task("", total=steps, figures="")
-        self._last = (time.monotonic(), 0)
+        self._first: tuple[float, int] | None = None  # time and step
+        self._last = (time.monotonic(), 0)  # time and tokens
         self._steps = steps
 
     def __enter__(self) -> "Display":
@@ -42,21 +46,33 @@ class Display:
         """See `transduce.training.trainer.Watcher`."""
         self._console.print(message, highlight=False, soft_wrap=True)
 
+    def moved(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> None:
+        """See `transduce.training.trainer.Watcher`."""
+        if self._console.is_terminal and time.monotonic() - self._last[0] > A_MOMENT:
+            self._bar.update(self._task, completed=progress.step, figures=self._figures(progress, metrics))
+
     def stepped(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> None:
         """See `transduce.training.trainer.Watcher`."""
-        if "loss" not in metrics:
-            return
+        if "loss" in metrics and not self._console.is_terminal:
+            figures = self._figures(progress, metrics)
+            self.say(f"step {progress.step}/{self._steps}  {figures}{self._time_left(progress.step)}")
+            self._first = self._first or (time.monotonic(), progress.step)
+
+    def _figures(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> str:
         then, tokens = self._last
-        now = time.monotonic()
+        self._last = now, _ = (time.monotonic(), progress.tokens)
         speed = (progress.tokens - tokens) / max(now - then, 1e-9) if tokens else 0.0
-        self._last = (now, progress.tokens)
-        figures = (
+        return (
             f"loss {metrics['loss']:.3f}  perplexity {math.exp(min(metrics['loss'], 100)):.1f}  "
             f"rate {metrics['learning_rate']:.1e}  {speed:,.0f} tokens/s"
         )
-        self._bar.update(self._task, completed=progress.step, figures=figures)
-        if not self._console.is_terminal:
-            self.say(f"step {progress.step}/{self._steps}  {figures}")
+
+    def _time_left(self, step: int) -> str:
+        if self._first is None:
+            return ""
+        then, begin = self._first
+        seconds = (time.monotonic() - then) / (step - begin) * (self._steps - step)
+        return f"  {timedelta(seconds=round(seconds))} left"
 
     def validated(self, progress: checkpoint.Progress, validation: Validation) -> None:
         """See `transduce.training.trainer.Watcher`."""
@@ -77,6 +93,11 @@ class Everyone:
         """See `transduce.training.trainer.Watcher`."""
         for watcher in self._watchers:
             watcher.say(message)
+
+    def moved(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> None:
+        """See `transduce.training.trainer.Watcher`."""
+        for watcher in self._watchers:
+            watcher.moved(progress, metrics)
 
     def stepped(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> None:
         """See `transduce.training.trainer.Watcher`."""

@@ -33,6 +33,9 @@ class TensorBoard:
     def say(self, message: str) -> None:
         """Words are for the terminal: there is nothing to draw."""
 
+    def moved(self, progress: Progress, metrics: dict[str, float]) -> None:
+        """A point for every step would be too many."""
+
     def stepped(self, progress: Progress, metrics: dict[str, float]) -> None:
         """See `transduce.training.trainer.Watcher`."""
         if "loss" not in metrics:  # of a validation, which `validated` hears of too

@@ -44,8 +44,12 @@ class Watcher(Protocol):
         """Something worth a line."""
         ...
 
+    def moved(self, progress: Progress, metrics: dict[str, float]) -> None:
+        """A step was taken."""
+        ...
+
     def stepped(self, progress: Progress, metrics: dict[str, float]) -> None:
-        """Some steps were taken."""
+        """Something was written to the metrics."""
         ...
 
     def validated(self, progress: Progress, validation: Validation) -> None:
@@ -154,8 +158,10 @@ class Trainer:
         if self.average:
             self.average.update(self.model, progress.step)
         progress.tokens += int(tokens)
+        metrics = {"loss": loss, "norm": norm, "learning_rate": self._rate_now()}
+        self.watcher.moved(progress, metrics)
         if progress.step % LOG_EVERY == 0:
-            self._log({"loss": loss, "norm": norm, "learning_rate": self._rate_now()})
+            self._log(metrics)
         if late and not progress.time_is_up:
             progress.time_is_up = True
             self.watcher.say(f"{training.minutes:g} minutes are over: stopping at step {progress.step:,}")
