@@ -64,7 +64,8 @@ HAS_TMPFS = not subprocess.run(
 
 FULL = """
 mount -t tmpfs -o size=8m tmpfs {disk}
-{transduce} train --source {text}/a --target {text}/a --tokenizer char --config {text}/run.toml --out {disk}/run
+{transduce} train --source {text}/a --target {text}/a --tokenizer char --config {text}/run.toml \\
+  --out {disk}/run
 echo "code $?"
 {python} -c "
 from pathlib import Path

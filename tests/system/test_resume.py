@@ -91,12 +91,13 @@ def test_killed_a_hundred_times(undisturbed, text, tmp_path, seed):
     assert outcome(tmp_path / "killed") == undisturbed
 
 
-def test_interrupted_politely_is_the_same(undisturbed, text, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_politely_is_the_same(undisturbed, text, tmp_path, number):
     process = start(tmp_path / "run", text)
     metrics = tmp_path / "run" / "run" / "checkpoints"
     while process.is_alive() and not list(metrics.glob("step-*")):
         process.join(0.01)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, number)
     process.join()
     assert process.exitcode == 0
     steps = [int(path.name[5:]) for path in checkpoint.list_checkpoints(metrics)]

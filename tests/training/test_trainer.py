@@ -182,6 +182,20 @@ def test_patience_ends_a_run(tmp_path, pairs):
     assert run.progress.step == 4
 
 
+def test_a_run_that_lost_patience_stays_finished_unless_more_steps_are_wanted(tmp_path, pairs):
+    run = trainer(tmp_path, pairs, steps=1000, learning_rate=1e-12, patience=2)
+    run.progress.best_loss = 0.0
+    run.run()
+    again = trainer(tmp_path, pairs, steps=1000, learning_rate=1e-12, patience=2)
+    again.resume()
+    again.run()
+    assert (again.progress.step, again.progress.finished) == (4, True)
+    more = trainer(tmp_path, pairs, steps=1001, learning_rate=1e-12, patience=2)
+    more.resume()
+    more.run()
+    assert more.progress.step == 8
+
+
 def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, pairs, monkeypatch):
     run = trainer(tmp_path, pairs, steps=2)
     run.run()

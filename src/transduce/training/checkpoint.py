@@ -44,6 +44,7 @@ class Progress:
     metrics_bytes: int = 0
     time_is_up: bool = False
     finished: bool = False
+    planned_steps: int = 0  # when it finished
 
 
 @dataclass

@@ -105,7 +105,7 @@ class Run:
     def extend(self, steps: int) -> None:
         """Let a run go on for longer than was planned."""
         config = read_toml(self.folder / "run.toml")
-        training = config.training.model_copy(update={"steps": steps})
+        training = config.training.model_copy(update={"steps": steps, "minutes": None})
         write_toml(config.model_copy(update={"training": training}), self.folder / "run.toml")
 
     def open(self) -> tuple[RunConfig, Transformer, Tokenizer, SequenceToSequence, SequenceToSequence]:
@@ -228,7 +228,7 @@ class Run:
 
 @contextmanager
 def _stopping_politely(trainer: Trainer) -> Iterator[None]:
-    """Ctrl-C asks for a checkpoint and an end; a second one ends at once."""
+    """Ctrl-C, or a request to terminate, asks for a checkpoint and an end; a second one ends at once."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are the main thread's business
         return
@@ -236,10 +236,14 @@ def _stopping_politely(trainer: Trainer) -> Iterator[None]:
     def ask(number: int, frame: FrameType | None) -> None:
         trainer.stop_requested = True
         trainer.watcher.say("stopping after this step (once more to stop at once)")
-        signal.signal(signal.SIGINT, previous)
+        restore()
 
-    previous = signal.signal(signal.SIGINT, ask)
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        restore()

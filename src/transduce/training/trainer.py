@@ -94,11 +94,17 @@ class Trainer:
         if path is not None:
             self._restore(*checkpoint.load(path))
             self.watcher.say(f"going on from step {self.progress.step:,}")
-        self.progress.finished &= self._ends_here()  # it may be asked for more steps now
+        if self.progress.finished and self.config.training.steps > self.progress.planned_steps:
+            self._unfinish()
         metrics = self.folder / "metrics.jsonl"
         if metrics.exists() and self.team.leads:  # what was logged after the checkpoint will be logged again
             with metrics.open("r+b") as file:
                 file.truncate(self.progress.metrics_bytes)
+
+    def _unfinish(self) -> None:
+        """More steps are wanted than when the run ended, whatever ended it."""
+        self.progress.finished = self.progress.time_is_up = False
+        self.progress.validations_without_progress = 0
 
     def run(self) -> None:
         """Train to the end, when ``best`` and ``final`` are model folders; or until a stop is requested."""
@@ -199,12 +205,10 @@ class Trainer:
         self.optimizer.zero_grad()
         loss, tokens = 0.0, 0
         for number, share in enumerate(shares, start=1):
-            with (
-                self.team.adding_up(self.module, last=number == len(shares)),
-                computing_in(self.config.training.precision, self.team.device),
-            ):
-                part = self.module(self.train_data, share.indices, self.progress.epoch)
-            (part.smoothed * 0 if share.idle else part.smoothed).backward()
+            with self.team.adding_up(self.module, last=number == len(shares)):
+                with computing_in(self.config.training.precision, self.team.device):
+                    part = self.module(self.train_data, share.indices, self.progress.epoch)
+                (part.smoothed * 0 if share.idle else part.smoothed).backward()
             if not share.idle:
                 loss, tokens = loss + part.smoothed.item(), tokens + part.tokens
         return loss, tokens
@@ -250,7 +254,7 @@ class Trainer:
         if training.schedule == "plateau" and without and without % PLATEAU == 0:
             progress.rate_halvings += 1
             self.watcher.say(f"no progress in {PLATEAU} validations: halving the learning rate")
-        progress.finished = finished
+        progress.finished, progress.planned_steps = finished, training.steps
         self._log(
             {
                 "valid_loss": validation.loss,
