@@ -76,7 +76,7 @@ def load(folder: str | Path) -> Transformer:
     """Read a model folder; the model is on the CPU and in evaluation mode."""
     folder = Path(folder).expanduser()
     path = folder / WEIGHTS
-    header = _read_header(folder)
+    header = read_header(folder)
     try:
         shapes = _shapes(_empty(header.model, header.vocabulary))
     except ConfigError as error:
@@ -94,6 +94,29 @@ def assemble(config: TransformerConfig, vocabulary: Vocabulary, weights: dict[st
 def load_tokenizer(folder: str | Path) -> Tokenizer:
     """The tokenizer of a model folder."""
     return Tokenizer.load(Path(folder).expanduser())
+
+
+def read_header(folder: Path) -> Header:
+    """The weights' header, with what ``config.json`` may change about it."""
+    if not os.path.isdir(folder):  # noqa: PTH112 (a name that is too long raises in pathlib)
+        raise ArtifactError(f"{folder} is not a folder", f"give the folder that holds {CONFIG} and {WEIGHTS}")
+    path = folder / CONFIG
+    try:
+        readable = _parse(path.read_text(encoding="utf-8-sig"), path)
+    except FileNotFoundError:
+        if (folder / WEIGHTS).exists():  # a first save that was cut off before its last file
+            return _stored_header(folder / WEIGHTS)
+        raise ArtifactError(
+            f"{folder} is not a model folder: it has no {CONFIG}",
+            f"give the folder that holds {CONFIG} and {WEIGHTS}",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"cannot read {path}: {error}", "copy the model folder again") from error
+    stored = _stored_header(folder / WEIGHTS)
+    if readable.save != stored.save:  # a save was cut off after the weights: they know what they are
+        return stored
+    _compare_headers(path, readable, stored)
+    return readable
 
 
 class _Replacement:
@@ -191,29 +214,6 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _read_header(folder: Path) -> Header:
-    """The weights' header, with what ``config.json`` may change about it."""
-    if not os.path.isdir(folder):  # noqa: PTH112 (a name that is too long raises in pathlib)
-        raise ArtifactError(f"{folder} is not a folder", f"give the folder that holds {CONFIG} and {WEIGHTS}")
-    path = folder / CONFIG
-    try:
-        readable = _parse(path.read_text(encoding="utf-8-sig"), path)
-    except FileNotFoundError:
-        if (folder / WEIGHTS).exists():  # a first save that was cut off before its last file
-            return _stored_header(folder / WEIGHTS)
-        raise ArtifactError(
-            f"{folder} is not a model folder: it has no {CONFIG}",
-            f"give the folder that holds {CONFIG} and {WEIGHTS}",
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"cannot read {path}: {error}", "copy the model folder again") from error
-    stored = _stored_header(folder / WEIGHTS)
-    if readable.save != stored.save:  # a save was cut off after the weights: they know what they are
-        return stored
-    _compare_headers(path, readable, stored)
-    return readable
 
 
 def _parse(text: str, path: Path) -> Header:

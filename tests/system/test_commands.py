@@ -34,7 +34,7 @@ def test_help_shows_every_command_and_imports_no_torch():
         text=True,
         check=True,
     )
-    for command in ("check", "demo", "paper", "train"):
+    for command in ("check", "demo", "paper", "plan", "report", "train"):
         assert f"  {command}  " in result.stdout
     assert "Example:" in result.stdout
     imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
@@ -209,9 +209,8 @@ def test_demo(tmp_path):
 def test_plan_says_what_a_run_will_take(text):
     result = run("plan", "--source", text / "a", "--target", text / "b", "--preset", "tiny", "--epochs", 3)
     assert result.returncode == 0, result.stderr
-    rows = dict(
-        re.split(r"\s{3,}", line.strip(), maxsplit=1) for line in result.stdout.splitlines() if "   " in line
-    )
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    rows = dict(re.split(r"\s{3,}", line, maxsplit=1) for line in lines if "   " in line)
     parameters = int(rows["parameters"].replace(",", ""))
     total, fixed = (int(figure.replace(",", "")) for figure in re.findall(r"([\d,]+) MB", rows["memory"]))
     assert fixed == round(16 * parameters / 2**20)

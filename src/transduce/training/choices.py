@@ -47,7 +47,7 @@ class Wishes:
     def model(self) -> TransformerConfig | None:
         """The architecture, if it is wished for; dropouts may change between models that are alike."""
         if self.start:
-            found = artifact.load(self.start).config
+            found = artifact.read_header(self.start).model
             changes = {key: getattr(self.config.model, key) for key in artifact.FREE} if self.config else {}
             return found.model_copy(update=changes)
         if self.preset:

@@ -8,6 +8,7 @@ metrics.jsonl  what was measured
 best/, final/  model folders
 """
 
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -84,6 +85,9 @@ class Run:
         wishes = wishes or Wishes()
         if self.is_prepared:
             raise TrainingError(self.describe(), "add --resume to go on with it, or choose another --out")
+        if (self.folder / "checkpoints").exists():
+            raise TrainingError(f"{self.folder} holds checkpoints, but no run.toml", "choose another --out")
+        shutil.rmtree(self.folder / "start", ignore_errors=True)  # of a preparation that was cut off
         if inputs.examined:
             self._examine(inputs)
         tokenizer = artifact.load_tokenizer(wishes.start) if wishes.start else self._tokenizer(inputs)
