@@ -56,7 +56,7 @@ TRAINING = TrainingConfig(
     learning_rate=1e-3, warmup=100, label_smoothing=0.1, clip=1.0, max_tokens=4096, precision="float32"
 )
 HOPELESS = 10  # times slower than float32: such bf16, as on CPUs without it, is timed once
-PROBE = 8  # one in so many sentences of a batch: bf16 of that kind takes minutes for a whole one
+PROBE = 16  # one in so many sentences of a batch: bf16 of that kind takes minutes for a whole one
 BLOCK = 50  # steps whose mean loss is shown
 
 Lengths = npt.NDArray[np.int64]
@@ -457,10 +457,8 @@ def race(
         )
 
     seconds_of: dict[str, float] = {}
-    for name, runner in runners.items():
-        runner.ask("part")  # warms up
-        seconds_of[name] = runner.ask("part")
     for name in NAMES:
+        seconds_of[name] = runners[name].ask("part")  # warms up, too
         if name.endswith(BF16) and seconds_of[name] > HOPELESS * seconds_of[name.removesuffix(BF16)]:
             rates = speed([data.part()], seconds_of[name])
             found[name] = Speed(*rates, memory=math.nan, hopeless=True)

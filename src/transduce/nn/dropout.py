@@ -24,22 +24,28 @@ class Dropout(nn.Module):
         self.p = p
         self.generator = generator
         self._dropped_levels = min(round(p * _LEVELS), _LEVELS - 1)
+        self._scale = _LEVELS / (_LEVELS - self._dropped_levels)
 
     def forward(self, x: Tensor) -> Tensor:
         """(…) → (…), in training only."""
         if not self.training or self._dropped_levels == 0:
             return x
-        return x * self._multiplier(x)
+        return x * self._kept(x).mul_(self._scale)
 
-    def _multiplier(self, x: Tensor) -> Tensor:
-        """0 where dropped, 1/(1−p) where kept; shape and dtype of x."""
+    def add(self, x: Tensor, y: Tensor) -> Tensor:
+        """``x + forward(y)``, in one pass over both."""
+        if not self.training or self._dropped_levels == 0:
+            return x + y
+        return torch.addcmul(x, y.to(x.dtype), self._kept(x), value=self._scale)
+
+    def _kept(self, x: Tensor) -> Tensor:
+        """0 where dropped, 1 where kept; shape and dtype of x."""
         count = x.numel()
         draws = torch.empty((count + 3) // 4, dtype=torch.int64, device=x.device)
         # From the lowest value up to and including the highest: all 64 bits are random.
         draws.random_(torch.iinfo(torch.int64).min, None, generator=self.generator)
         bits = draws.view(torch.int16)[:count].view(x.shape)
-        kept = bits.ge_(self._dropped_levels - _LEVELS // 2).to(x.dtype)
-        return kept.mul_(_LEVELS / (_LEVELS - self._dropped_levels))
+        return bits.ge_(self._dropped_levels - _LEVELS // 2).to(x.dtype)
 
     def extra_repr(self) -> str:
         """Shown by ``print(model)``."""

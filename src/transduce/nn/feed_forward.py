@@ -35,8 +35,10 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, length, d_model) → (batch, length, d_model)."""
-        y: Tensor = self.outer(self.dropout(self._activate(x)))
-        return y
+        # As rows: a linear map of more dimensions gives a view, and in-place changes of views are copied.
+        rows = x.flatten(0, -2)
+        y: Tensor = self.outer(self.dropout(self._activate(rows)))
+        return y.view_as(x)
 
     def _activate(self, x: Tensor) -> Tensor:
         if self.activation == "swiglu":

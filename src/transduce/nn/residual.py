@@ -27,7 +27,7 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """(batch, length, d_model) → (batch, length, d_model)."""
         if self.pre:
-            y: Tensor = x + self.dropout(sublayer(self.norm(x)))
+            y: Tensor = self.dropout.add(x, sublayer(self.norm(x)))
         else:
-            y = self.norm(x + self.dropout(sublayer(x)))
+            y = self.norm(self.dropout.add(x, sublayer(x)))
         return y
