@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# The pins are for Python 3.11; other versions get this torch and what else fits them.
 # A process a core, each with one thread; the tests of a file stay together.
 PYTEST  = OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile
+# The pins are for Python 3.11; other versions get this torch and what else fits them.
 PINS    = $(if $(findstring 3.11.,$(shell $(PYTHON) -V 2>&1)),-c constraints.txt,torch==2.13.0)
 
 .PHONY: help demo test test-slow lint format bench bench-train clean

@@ -1,0 +1,126 @@
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import random_tokens, small_model
+from transduce.config import Vocabulary
+from transduce.decoding.beam import beam_search
+from transduce.decoding.greedy import greedy
+from transduce.decoding.penalties import paper_penalty, plain_penalty
+
+
+class Toy:
+    """A model whose next token depends on the source and on all that was said, at random."""
+
+    def __init__(self, size, seed, sharpness=2.0):
+        self.vocabulary = Vocabulary(source=size, target=size)
+        self.size, self.seed, self.sharpness = size, seed, sharpness
+        self.max_length = None
+
+    def encode(self, source):
+        return source
+
+    def start(self, memory, capacity=8):
+        return ToyState(memory, [() for _ in memory])
+
+    def step(self, tokens, state):
+        state.said = [(*said, int(token)) for said, token in zip(state.said, tokens, strict=True)]
+        return torch.stack(
+            [
+                self.logits(tuple(source.tolist()), said)
+                for source, said in zip(state.source, state.said, strict=True)
+            ]
+        )
+
+    def logits(self, source, said):
+        seed = hash((self.seed, source, said)) % 2**31
+        return self.sharpness * torch.randn(self.size, generator=torch.Generator().manual_seed(seed))
+
+
+class ToyState:
+    def __init__(self, source, said):
+        self.source, self.said = source, said
+
+    @property
+    def length(self):
+        return len(self.said[0])
+
+    def select(self, rows):
+        self.source, self.said = self.source[rows], [self.said[row] for row in rows.tolist()]
+
+
+def exhaustive(model, source, max_length, penalty):
+    """Every target there is, best first."""
+    source, speakable, found = tuple(source.tolist()), range(3, model.size), []
+    for length in range(max_length + 1):
+        for said in itertools.product(speakable, repeat=length):
+            ended = (*said, 2) if length < max_length else said
+            history, total = (1,), 0.0
+            for token in ended:
+                total += model.logits(source, history).log_softmax(-1)[token].item()
+                history = (*history, token)
+            found.append((total / penalty(len(ended)), list(said)))
+    return sorted(found, reverse=True)
+
+
+@settings(max_examples=40)
+@given(
+    size=st.integers(4, 5),
+    max_lengths=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    alpha=st.floats(0, 1.5),
+    plain=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_wide_enough_it_is_exhaustive_search(size, max_lengths, alpha, plain, seed):
+    model, penalty = Toy(size, seed), (plain_penalty if plain else paper_penalty)(alpha)
+    sources = torch.randint(3, size, (len(max_lengths), 3), generator=torch.Generator().manual_seed(seed))
+    beam = (size - 3) ** max(max_lengths) + 1
+    found = beam_search(model, sources, max_lengths, beam=beam, penalty=penalty)
+    for source, max_length, hypotheses in zip(sources, max_lengths, found, strict=True):
+        expected = exhaustive(model, source, max_length, penalty)[:beam]
+        assert [one.tokens for one in hypotheses[:3]] == [tokens for _, tokens in expected[:3]]
+        assert [one.score for one in hypotheses] == pytest.approx([score for score, _ in expected], rel=1e-4)
+        for one in hypotheses:
+            assert one.score == pytest.approx(
+                sum(one.log_probabilities) / penalty(len(one.log_probabilities))
+            )
+
+
+@given(seed=st.integers(0, 10**6), beam=st.integers(1, 4))
+def test_neighbours_change_nothing(seed, beam):
+    model = Toy(7, seed)
+    sources = torch.randint(3, 7, (4, 3), generator=torch.Generator().manual_seed(seed))
+    lengths = [2, 6, 4, 6]
+    together = beam_search(model, sources, lengths, beam=beam)
+    for row in range(4):
+        (alone,) = beam_search(model, sources[row : row + 1], [lengths[row]], beam=beam)
+        assert [one.tokens for one in alone] == [one.tokens for one in together[row]]
+
+
+def test_a_beam_of_one_is_greedy_search():
+    model = small_model(seed=3)
+    source = random_tokens(6, 5, seed=1)
+    found = beam_search(model, source, [12] * 6, beam=1, penalty=plain_penalty(0.0))
+    assert [hypotheses[0].tokens for hypotheses in found] == greedy(model, source, max_length=12)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_a_wider_beam_without_penalty_never_misses_what_greedy_search_ends(seed):
+    """Its best is at least as likely, if greedy search ends within the length."""
+    model = Toy(6, seed, sharpness=3.0)
+    source = torch.tensor([[3, 4]])
+    narrow, wide = (
+        beam_search(model, source, [8], beam=beam, penalty=plain_penalty(0.0))[0][0] for beam in (1, 216)
+    )
+    assert wide.score >= narrow.score - 1e-5
+
+
+def test_penalties():
+    assert paper_penalty(0.6)(1) == 1.0
+    assert paper_penalty(0.6)(7) == pytest.approx(2**0.6)
+    assert plain_penalty(1.0)(7) == 7.0
+    assert math.isclose(plain_penalty(0.0)(9), 1.0)
