@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transduce.artifact import load, save
     from transduce.config import RunConfig, TransformerConfig, Vocabulary, preset
+    from transduce.decoding.translator import Translator
     from transduce.errors import TransduceError
     from transduce.models.transformer import Transformer
     from transduce.training.train import train
@@ -21,6 +22,7 @@ __all__ = [
     "TransduceError",
     "Transformer",
     "TransformerConfig",
+    "Translator",
     "Vocabulary",
     "load",
     "preset",
@@ -33,6 +35,7 @@ _HOMES = {
     "TransduceError": "errors",
     "Transformer": "models.transformer",
     "TransformerConfig": "config",
+    "Translator": "decoding.translator",
     "Vocabulary": "config",
     "load": "artifact",
     "preset": "config",

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from builders import random_tokens, small_model
 from transduce.config import Vocabulary
 from transduce.decoding.beam import beam_search
-from transduce.decoding.greedy import greedy
 from transduce.decoding.penalties import paper_penalty, plain_penalty
 
 
@@ -101,11 +100,36 @@ def test_neighbours_change_nothing(seed, beam):
         assert [one.tokens for one in alone] == [one.tokens for one in together[row]]
 
 
-def test_a_beam_of_one_is_greedy_search():
-    model = small_model(seed=3)
-    source = random_tokens(6, 5, seed=1)
-    found = beam_search(model, source, [12] * 6, beam=1, penalty=plain_penalty(0.0))
-    assert [hypotheses[0].tokens for hypotheses in found] == greedy(model, source, max_length=12)
+def greedy(model, source, max_length):
+    """The most likely token, one after the other; the whole target read anew for each."""
+    target = torch.full((len(source), 1), model.vocabulary.bos)
+    for _ in range(max_length):
+        logits = model(source, target)[:, -1]
+        logits[:, sorted({model.vocabulary.pad, model.vocabulary.bos} - {model.vocabulary.eos})] = -torch.inf
+        target = torch.cat((target, logits.argmax(-1, keepdim=True)), dim=1)
+    found = []
+    for row in target[:, 1:].tolist():
+        found.append(row[: row.index(model.vocabulary.eos)] if model.vocabulary.eos in row else row)
+    return found
+
+
+@given(
+    seed=st.integers(0, 30),
+    rows=st.integers(1, 5),
+    eos=st.integers(1, 19),
+    norm=st.sampled_from(["pre", "post"]),
+)
+@settings(max_examples=40)
+def test_a_beam_of_one_is_greedy_search(seed, rows, eos, norm):
+    model = small_model(seed=seed, norm=norm)
+    model.vocabulary = model.vocabulary.model_copy(update={"eos": eos})  # often said, so that sentences end
+    source = random_tokens(rows, 6, seed=seed)
+    found = beam_search(model, source, [8] * rows, beam=1)
+    assert [hypotheses[0].tokens for hypotheses in found] == greedy(model, source, 8)
+
+
+def test_no_sources():
+    assert beam_search(small_model(), torch.empty(0, 3).long(), []) == []
 
 
 @given(seed=st.integers(0, 10**6))

@@ -34,7 +34,7 @@ def test_help_shows_every_command_and_imports_no_torch():
         text=True,
         check=True,
     )
-    for command in ("check", "demo", "paper", "plan", "report", "train"):
+    for command in ("check", "demo", "paper", "plan", "report", "train", "translate"):
         assert f"  {command}  " in result.stdout
     assert "Example:" in result.stdout
     imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}

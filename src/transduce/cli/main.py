@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli import check, demo, paper, plan, report, train
+from transduce.cli import check, demo, paper, plan, report, train, translate
 from transduce.cli.errors import run
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app.command("paper")(paper.paper)
 app.command("plan")(plan.plan)
 app.command("report")(report.report)
 app.command("train")(train.train)
+app.command("translate")(translate.translate)
 
 
 def _version(wanted: bool) -> None:

@@ -54,7 +54,7 @@ def beam_search(
     penalty = penalty or paper_penalty()
     special, device = model.vocabulary, source.device
     done: list[list[Hypothesis]] = [[] for _ in source]
-    state = model.start(model.encode(source), max(max_lengths))
+    state = model.start(model.encode(source), max(max_lengths, default=1))
     unspeakable = sorted({special.pad, special.bos} - {special.eos})
     empty = torch.empty(len(source), 1, 0, device=device)
     beams = _Beams(list(range(len(source))), torch.zeros(len(source), 1, device=device), empty.long(), empty)

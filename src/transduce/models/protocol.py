@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol, TypeVar
 
+import torch
 from torch import Tensor
 
 from transduce.config import Vocabulary
@@ -32,6 +33,11 @@ class SequenceModel(Protocol[MemoryT, StateT]):
     @property
     def max_length(self) -> int | None:
         """The longest source or target it can read; ``None`` if there is no such limit."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
         ...
 
     def encode(self, source: Tensor) -> MemoryT:

@@ -116,6 +116,11 @@ class Transformer(nn.Module):
         return weights
 
     @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.output.weight.device
+
+    @property
     def max_length(self) -> int | None:
         """The longest source or target it can read; ``None`` if there is no such limit."""
         return self.config.max_length if self.config.positions == "learned" else None

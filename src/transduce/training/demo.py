@@ -5,17 +5,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import torch
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, TransformerConfig
 from transduce.data.corpus import Corpus
-from transduce.data.tokenizer import Tokenizer
-from transduce.decoding.greedy import greedy
-from transduce.models.transformer import Transformer
+from transduce.decoding.translator import Translator
 from transduce.tasks.dates import date_pairs
 from transduce.tasks.numbers import number_pairs
 from transduce.tasks.sequences import copy_pairs, reverse_pairs
@@ -65,35 +61,19 @@ def demo(task: str, out: Path | None, steps: int, console: Console) -> float:
     assert corpus is not None  # noqa: S101
     run.prepare(Inputs(corpus, tokenizer="char", examined=False), Wishes(config(steps)))
     run.train()
-    said = answer(run.folder / "final", list(unseen))
+    translator = Translator.load(run.folder / "final", beam=1)
+    said = [translation.text for translation in translator.translate(unseen)]
     right = sum(one == other for one, other in zip(said, unseen.values(), strict=True)) / len(unseen)
     _show(list(unseen.items()), said, console)
     console.print(
         f"{right:.1%} of {len(unseen)} texts that it had never seen came out exactly right.\n"
         f"The model is in {run.folder / 'final'}. With your own text, two files that go line by line:\n"
-        "  transduce train --source mine.src --target mine.tgt --out runs/mine",
+        "  transduce train --source mine.src --target mine.tgt --out runs/mine\n"
+        "  transduce translate runs/mine/final --input new.src",
         highlight=False,
         soft_wrap=True,
     )
     return right
-
-
-def answer(folder: Path, texts: list[str]) -> list[str]:
-    """What a model makes of these texts."""
-    model, tokenizer = artifact.load(folder), artifact.load_tokenizer(folder)
-    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-    found: dict[int, str] = {}
-    for begin in range(0, len(order), 100):
-        rows = order[begin : begin + 100]
-        for row, ids in zip(rows, _decode(model, tokenizer, [texts[row] for row in rows]), strict=True):
-            found[row] = tokenizer.decode(ids)
-    return [found[index] for index in range(len(texts))]
-
-
-def _decode(model: Transformer, tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
-    ids = [torch.tensor(row) for row in tokenizer.encode_source(texts)]
-    source = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=tokenizer.vocabulary.pad)
-    return greedy(model, source, max_length=source.size(1) + 50)
 
 
 def _show(pairs: list[tuple[str, str]], said: list[str], console: Console) -> None:

@@ -95,7 +95,7 @@ class SequenceToSequence:
             )
         else:
             batch = collate(self.pairs, indices, model.vocabulary)
-        return batch.to(model.output.weight.device)
+        return batch.to(model.device)
 
 
 def batch_loss(model: Transformer, batch: Batch, smoothing: float, r_drop: float = 0.0) -> Loss:
