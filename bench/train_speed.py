@@ -85,10 +85,10 @@ class Nobody:
 class Recorder(Trainer):
     """Remembers the loss of a step."""
 
-    def compute_gradients(self, batches: list[Indices]) -> tuple[float, int]:
-        loss, tokens = super().compute_gradients(batches)
+    def compute_gradients(self, batches: list[Indices]) -> tuple[float, float, int]:
+        loss, nll, tokens = super().compute_gradients(batches)
         self.loss = loss / tokens
-        return loss, tokens
+        return loss, nll, tokens
 
 
 class Transduce(Loop):

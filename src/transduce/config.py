@@ -1,6 +1,7 @@
 """Configuration: data, validated once at the door, never changed after. Defaults are the paper's."""
 
 import difflib
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -167,8 +168,14 @@ def read_toml(path: str | Path) -> RunConfig:
 
 def write_toml(config: RunConfig, path: str | Path) -> None:
     """Write a run file that `read_toml` reads back as the same configuration."""
+    path = Path(path)
+    new = path.with_name(f".{path.name}.new")  # renamed when it is whole: a killed process leaves the old one
     try:
-        Path(path).write_text(tomli_w.dumps(config.model_dump(exclude_none=True)), encoding="utf-8")
+        with new.open("wb") as file:
+            tomli_w.dump(config.model_dump(exclude_none=True), file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}", "choose another place") from error
 
@@ -177,11 +184,17 @@ def resolve(data: Mapping[str, Any], *, where: str) -> RunConfig:
     """Put the tables of ``data`` over its preset. ``where`` names the place in errors."""
     tables = dict(data)
     try:
-        start = preset(tables.pop("preset", "base")).model_dump()
+        named = "preset" in tables
+        begin = preset(tables.pop("preset", "base"))
+        # Only what was chosen counts as set: the rest may yet be chosen to suit the text.
+        start = {
+            **begin.model_dump(exclude_unset=True),
+            **({"model": begin.model.model_dump()} if named else {}),
+        }
     except ConfigError as error:
         raise ConfigError(f"{where}: {error.problem}", error.remedy) from None
     for name, table in tables.items():
-        inherited = start.get(name)
+        inherited = start.get(name, {}) if name in RunConfig.model_fields else None
         start[name] = (
             {**inherited, **table} if isinstance(inherited, dict) and isinstance(table, dict) else table
         )

@@ -11,7 +11,7 @@ from transduce.training.validation import Validation
 
 
 def step(loss):
-    return {"loss": loss, "norm": 0.5, "learning_rate": 0.001}
+    return {"loss": loss, "nll": loss, "norm": 0.5, "learning_rate": 0.001}
 
 
 def read(folder):

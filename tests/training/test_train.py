@@ -12,8 +12,9 @@ import transduce
 from builders import small_config
 from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, read_toml
-from transduce.errors import ConfigError, DataError, TrainingError
-from transduce.training.train import plan
+from transduce.errors import ArtifactError, ConfigError, DataError, TrainingError
+from transduce.training.run import Run
+from transduce.training.train import Options, plan
 
 QUICK = TrainingConfig(
     steps=6, warmup=2, learning_rate=0.01, max_tokens=200, validate_every=3, precision="float32"
@@ -156,6 +157,8 @@ def test_fine_tuning_keeps_vocabulary_and_architecture(files, text, tmp_path):
         ({"preset": "smal"}, ConfigError, "did you mean 'small'"),
         ({"preset": "small", "config": CONFIG}, ConfigError, "a run file and a preset"),
         ({"preset": "small", "start": "model"}, ConfigError, "the model has its sizes"),
+        ({"steps": -5}, ConfigError, "steps = -5 is no length; give more than 0"),
+        ({"start": "nowhere"}, ArtifactError, "nowhere is not a folder"),
         ({"steps": 2, "minutes": 3}, ConfigError, "choose one of steps, epochs and minutes"),
         ({"tokenizer": "bpee"}, DataError, "cannot read bpee"),
     ],
@@ -195,3 +198,51 @@ def test_a_plan_says_what_will_be(files):
     assert 0 <= max(found.padding) < 0.5
     assert found.probe.tokens_a_second > 0
     assert found.seconds(100) > 100 * found.probe.seconds_a_step
+
+
+def test_a_run_file_changes_what_it_names_and_nothing_else(files, tmp_path):
+    (tmp_path / "few.toml").write_text("[training]\npatience = 3\nsteps = 50\nprecision = 'float32'\n")
+    wishes = Options(**files, config=tmp_path / "few.toml").wishes()
+    pairs = Run(tmp_path / "run", Console(file=io.StringIO()))
+    pairs.prepare(Options(**files).inputs(), wishes)
+    chosen = read_toml(tmp_path / "run" / "run.toml")
+    assert chosen.model == transduce.preset("small").model  # as without a file: the text is small
+    assert (chosen.training.patience, chosen.training.steps, chosen.training.warmup) == (3, 50, 5)
+
+
+def test_a_preset_in_a_run_file_is_a_choice(tmp_path):
+    (tmp_path / "base.toml").write_text('preset = "base"\n')
+    assert Options(config=tmp_path / "base.toml").wishes().model() == transduce.preset("base").model
+
+
+def test_separate_vocabularies_are_not_tied_by_a_run_file(files, tmp_path):
+    train(tmp_path / "run", separate=True, config=CONFIG, **files)
+    assert transduce.load(tmp_path / "run" / "final").config.share == "target"
+
+
+def test_fewer_steps_than_were_planned(files, tmp_path):
+    patient = CONFIG.model_copy(
+        update={"training": QUICK.model_copy(update={"steps": 1000, "minutes": 0.01})}
+    )
+    train(tmp_path / "run", config=patient, **files)
+    state = json.loads((max((tmp_path / "run" / "checkpoints").iterdir()) / "state.json").read_text())
+    assert state["time_is_up"]
+    wanted = state["step"] + 4
+    train(tmp_path / "run", resume=True, steps=wanted)
+    assert max((tmp_path / "run" / "checkpoints").iterdir()).name == f"step-{wanted:08d}"
+    with pytest.raises(TrainingError, match=f"is at step {wanted} already; ask for more steps"):
+        transduce.train(tmp_path / "run", resume=True, steps=2)
+
+
+def test_odd_names_are_only_names(files, tmp_path):
+    said = train(tmp_path / "run [/x] [de]", config=CONFIG, **files)
+    assert "run [/x] [de]/final" in said
+
+
+def test_a_model_in_half_precision_is_tuned_in_float32(files, tmp_path):
+    train(tmp_path / "old", config=CONFIG, **files)
+    model = transduce.load(tmp_path / "old" / "final").bfloat16()
+    transduce.save(model, tmp_path / "half", artifact.load_tokenizer(tmp_path / "old" / "final"))
+    tuned = CONFIG.model_copy(update={"training": QUICK.model_copy(update={"steps": 2})})
+    train(tmp_path / "new", config=tuned, start=tmp_path / "half", **files)
+    assert transduce.load(tmp_path / "new" / "final").output.weight.dtype == torch.float32

@@ -190,7 +190,7 @@ def test_a_run_that_lost_patience_stays_finished_unless_more_steps_are_wanted(tm
     again.resume()
     again.run()
     assert (again.progress.step, again.progress.finished) == (4, True)
-    more = trainer(tmp_path, pairs, steps=1001, learning_rate=1e-12, patience=2)
+    more = trainer(tmp_path, pairs, steps=100, learning_rate=1e-12, patience=2)
     more.resume()
     more.run()
     assert more.progress.step == 8
@@ -362,9 +362,67 @@ def test_bfloat16_products_learn_too(tmp_path, pairs):
     """The weights stay float32, and the losses are those of float32 to the precision of bfloat16."""
     exact, rough = (trainer(tmp_path / p, pairs, precision=p) for p in ("float32", "bfloat16"))
     batches = exact.train_data.steps(epoch=0)[0]
-    (one, tokens), (other, _) = exact.compute_gradients(batches), rough.compute_gradients(batches)
+    (one, _, tokens), (other, *_) = exact.compute_gradients(batches), rough.compute_gradients(batches)
     assert one / tokens == pytest.approx(other / tokens, rel=0.02)
     assert one != other
     assert all(p.dtype == p.grad.dtype == torch.float32 for p in rough.model.parameters())
     right, found = (torch.cat([p.grad.flatten() for p in run.model.parameters()]) for run in (exact, rough))
     assert (right - found).norm() / right.norm() < 0.05
+
+
+def damage(path):
+    content = bytearray((path / "model.safetensors").read_bytes())
+    content[-1] ^= 0x40
+    (path / "model.safetensors").write_bytes(content)
+
+
+def test_the_final_average_leaves_damaged_checkpoints_out(tmp_path, pairs):
+    run = trainer(tmp_path, pairs)
+    run.run()
+    whole = artifact.load(run.folder / "final").output.weight
+    damage(checkpoint.list_checkpoints(run.folder / "checkpoints")[0])
+    again = trainer(tmp_path, pairs)
+    again.resume()
+    again.run()
+    assert any(
+        "is damaged: the final model is averaged without it" in str(line) for line in again.watcher.said
+    )
+    without = artifact.load(run.folder / "final").output.weight
+    assert not torch.equal(whole, without)
+    torch.testing.assert_close(whole, without, atol=0.05, rtol=0.5)
+
+
+def test_what_comes_after_a_damaged_checkpoint_is_not_lost(tmp_path, pairs):
+    run = trainer(tmp_path, pairs)
+    run.run()
+    damage(checkpoint.list_checkpoints(run.folder / "checkpoints")[-1])  # step 6
+    again = trainer(tmp_path, pairs)
+    again.resume()
+    again.stop_requested = True  # after step 5
+    again.run()
+    names = [path.name for path in checkpoint.list_checkpoints(run.folder / "checkpoints")]
+    assert names[-1] == "step-00000005"
+
+
+def test_nothing_but_damaged_checkpoints_ends_the_run(tmp_path, pairs):
+    run = trainer(tmp_path, pairs, keep=1)
+    run.run()
+    damage(checkpoint.list_checkpoints(run.folder / "checkpoints")[-1])
+    with pytest.raises(CheckpointError, match="every checkpoint in .* is damaged; remove that folder"):
+        trainer(tmp_path, pairs).resume()
+
+
+def test_a_moving_average_that_begins_late_begins_with_the_weights(tmp_path, pairs):
+    trainer(tmp_path, pairs).run()
+    later = trainer(tmp_path, pairs, ema=0.999, steps=8)
+    later.resume()
+    for name, parameter in later.model.named_parameters():
+        assert torch.equal(later.average.weights[name], parameter)
+
+
+def test_a_run_of_another_model_is_not_resumed(tmp_path, pairs):
+    trainer(tmp_path, pairs).run()
+    other = trainer(tmp_path, pairs)
+    other.model.target_positions = torch.nn.Linear(2, 2)
+    with pytest.raises(CheckpointError, match="not of run.toml's model|of another model than run.toml"):
+        other.resume()

@@ -11,8 +11,10 @@ def check(
     pairs: Pairs = None,
     valid_source: Files = None,
     valid_target: Files = None,
+    valid_pairs: Files = None,
     test_source: Files = None,
     test_target: Files = None,
+    test_pairs: Files = None,
 ) -> None:
     """Look for trouble in a parallel corpus: what, where, and what to do about it.
 
@@ -31,8 +33,8 @@ def check(
     if train is None:
         raise DataError("no files were given", "name them: --source FILE --target FILE, or --pairs FILE")
     others = {
-        "validation": Corpus.of(valid_source or [], valid_target or [], [], "validation"),
-        "test": Corpus.of(test_source or [], test_target or [], [], "test"),
+        "validation": Corpus.of(valid_source or [], valid_target or [], valid_pairs or [], "validation"),
+        "test": Corpus.of(test_source or [], test_target or [], test_pairs or [], "test"),
     }
     with Console(stderr=True).status("looking ..."):
         report = Doctor().examine(train, {name: corpus for name, corpus in others.items() if corpus})

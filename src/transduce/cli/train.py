@@ -1,5 +1,6 @@
 """``transduce train``."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -44,4 +45,5 @@ def train(
     from transduce.training.train import train as run
 
     finished = run(**{**context.params, "resume": resume or offer(out)})
-    raise typer.Exit(0 if finished else 130)
+    if not finished:
+        sys.exit(130)  # it has said so itself

@@ -22,11 +22,13 @@ class Resegmentation:
             )
         }
 
-    def read(self, name: str, index: int, epoch: int) -> Row:
-        """The source or the target of a pair, ending in ``eos``."""
+    def read(self, name: str, index: int, epoch: int, limit: int | None = None) -> Row:
+        """The source or the target of a pair, ending in ``eos``; as it was, if it got too long."""
         rows, side, dropout = self._sides[name]
         generator = random.Random(f"{self.seed} {epoch} {name} {index}")
         ids = dropout.encode(_text(side, rows[index]), self.p, generator)
+        if limit is not None and len(ids) >= limit:
+            return rows[index]
         return np.array([*ids, self.eos])
 
 

@@ -106,9 +106,12 @@ class Side:
 
     def dropout(self) -> BpeDropout:
         """The same tokenizer with random segmentation, if it is a BPE one."""
-        dropout = BpeDropout(self.backend) if isinstance(self.backend.model, models.BPE) else None
+        by_words = self._words is not None  # others mark words and spaces in ways of their own
+        dropout = (
+            BpeDropout(self.backend) if by_words and isinstance(self.backend.model, models.BPE) else None
+        )
         if not dropout or not dropout.has_merges:
-            raise DataError("BPE-dropout needs a BPE tokenizer", "choose --tokenizer bpe")
+            raise DataError("BPE-dropout needs a BPE tokenizer trained here", "choose --tokenizer bpe")
         return dropout
 
 

@@ -116,12 +116,22 @@ def forget(folder: Path, *, keep: int, every: int) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
+def forget_after(path: Path) -> None:
+    """Remove newer checkpoints than this one, which a run goes on from: they are damaged."""
+    for other in list_checkpoints(path.parent):
+        if other.name > path.name:
+            shutil.rmtree(other, ignore_errors=True)
+
+
 def newest(folder: Path, complain: Callable[[str], None]) -> Path | None:
     """The newest checkpoint whose hashes are right; ``complain`` hears of those that are not."""
-    for path in reversed(list_checkpoints(folder)):
+    found = list_checkpoints(folder)
+    for path in reversed(found):
         if is_whole(path):
             return path
         complain(f"{path} is damaged: going on from the checkpoint before it")
+    if found:
+        raise CheckpointError(f"every checkpoint in {folder} is damaged", "remove that folder to start anew")
     return None
 
 

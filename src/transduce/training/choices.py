@@ -36,6 +36,10 @@ class Wishes:
             )
         if sum(length is not None for length in (self.steps, self.epochs, self.minutes)) > 1:
             raise ConfigError("more than one length was given", "choose one of steps, epochs and minutes")
+        for name in ("steps", "epochs", "minutes"):
+            length = getattr(self, name)
+            if length is not None and not length > 0:
+                raise ConfigError(f"{name} = {length} is no length", "give more than 0")
         if self.preset:
             preset(self.preset)
 
@@ -48,11 +52,11 @@ class Wishes:
         """The architecture, if it is wished for; dropouts may change between models that are alike."""
         if self.start:
             found = artifact.read_header(self.start).model
-            changes = {key: getattr(self.config.model, key) for key in artifact.FREE} if self.config else {}
-            return found.model_copy(update=changes)
+            wished = self.config.model.model_dump(exclude_unset=True) if self.config else {}
+            return found.model_copy(update={key: wished[key] for key in artifact.FREE & wished.keys()})
         if self.preset:
             return preset(self.preset).model
-        return self.config.model if self.config else None
+        return self.config.model if self.config and "model" in self.config.model_fields_set else None
 
 
 def choose(wishes: Wishes, pairs: Pairs, *, joint: bool, steps: int | None = None) -> RunConfig:
@@ -62,18 +66,21 @@ def choose(wishes: Wishes, pairs: Pairs, *, joint: bool, steps: int | None = Non
     """
     steps = steps or wishes.steps
     model = wishes.model() or PRESETS["small" if len(pairs) <= FEW_PAIRS else "base"].model
-    if not joint and model.share == "all" and not wishes.config:
+    if not joint and model.share == "all":
         model = model.model_copy(update={"share": "target"})
-    if wishes.config:
-        training = wishes.config.training
-        changes: dict[str, Any] = {"steps": steps} if steps else {}
-    else:
-        training = suitable(pairs, steps, fine_tuning=wishes.start is not None)
-        asked = preset(wishes.preset).training.model_dump(exclude_unset=True) if wishes.preset else {}
-        changes = {key: value for key, value in asked.items() if key != "steps"}
-    if wishes.minutes:
-        changes["minutes"] = wishes.minutes
+    asked = _asked(wishes)
+    steps = steps or asked.get("steps")
+    training = suitable(pairs, steps, fine_tuning=wishes.start is not None)
+    changes = {**asked, "steps": training.steps, "minutes": wishes.minutes or asked.get("minutes")}
     return RunConfig(model=model, training=training.model_copy(update=changes))
+
+
+def _asked(wishes: Wishes) -> dict[str, Any]:
+    """What a run file or a preset says about training; a preset's length is that of the paper's text."""
+    if wishes.config:
+        return wishes.config.training.model_dump(exclude_unset=True)
+    asked = preset(wishes.preset).training.model_dump(exclude_unset=True) if wishes.preset else {}
+    return {key: value for key, value in asked.items() if key != "steps"}
 
 
 def suitable(pairs: Pairs, steps: int | None = None, *, fine_tuning: bool = False) -> TrainingConfig:

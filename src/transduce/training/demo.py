@@ -12,6 +12,7 @@ from rich.table import Table
 from transduce.config import RunConfig, TrainingConfig, TransformerConfig
 from transduce.data.corpus import Corpus
 from transduce.decoding.translator import Translator
+from transduce.errors import TrainingError
 from transduce.tasks.dates import date_pairs
 from transduce.tasks.numbers import number_pairs
 from transduce.tasks.sequences import copy_pairs, reverse_pairs
@@ -49,6 +50,8 @@ def config(steps: int) -> RunConfig:
 def demo(task: str, out: Path | None, steps: int, console: Console) -> float:
     """Learn a task, show examples; gives the share of held-out texts that came out exactly right."""
     folder = out or Path(tempfile.mkdtemp(prefix=f"transduce-{task}-"))
+    if Run(folder / "run").is_prepared:
+        raise TrainingError(f"{folder} holds a demo already", "choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     unseen = dict(TASKS[task](HELD_OUT, 0))
     train = dict.fromkeys(pair for pair in TASKS[task](PAIRS, 1) if pair[0] not in unseen)
@@ -71,6 +74,7 @@ def demo(task: str, out: Path | None, steps: int, console: Console) -> float:
         "  transduce train --source mine.src --target mine.tgt --out runs/mine\n"
         "  transduce translate runs/mine/final --input new.src",
         highlight=False,
+        markup=False,
         soft_wrap=True,
     )
     return right

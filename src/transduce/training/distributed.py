@@ -107,6 +107,11 @@ class Team:
         return nullcontext()
 
 
+def leads() -> bool:
+    """Whether this process is the first of its team, before it has joined it."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 @contextmanager
 def joined() -> Iterator[Team]:
     """The team that ``torchrun`` started this process in, or this process alone."""

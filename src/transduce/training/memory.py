@@ -10,13 +10,16 @@ import sys
 from contextlib import suppress
 
 # From malloc.h and mman.h
-_TRIM_THRESHOLD, _MMAP_MAX, _NEVER = -1, -4, 2**31 - 1
+_TRIM_THRESHOLD, _MMAP_MAX, _NEVER = -1, -4, -1
 _HUGE_PAGES, _HUGE_PAGE = 14, 2 << 20
 _MOST = 4 << 30
 
 
 def keep_memory() -> None:
-    """Ask glibc to keep freed memory for the next step, in huge pages; elsewhere there is nothing to do."""
+    """Ask glibc to keep freed memory for the next step, in huge pages; elsewhere there is nothing to do.
+
+    It holds for the whole process, and for good.
+    """
     if sys.platform != "linux":
         return
     with suppress(OSError, AttributeError, ValueError):

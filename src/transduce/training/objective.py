@@ -89,8 +89,8 @@ class SequenceToSequence:
     def _read(self, model: Transformer, indices: Indices, epoch: int) -> Batch:
         if self._anew is not None and model.training:
             batch = pad(
-                [self._anew.read("source", index, epoch) for index in indices],
-                [self._anew.read("target", index, epoch) for index in indices],
+                [self._anew.read("source", index, epoch, model.max_length) for index in indices],
+                [self._anew.read("target", index, epoch, model.max_length) for index in indices],
                 model.vocabulary,
             )
         else:

@@ -44,7 +44,7 @@ class Display:
 
     def say(self, message: str) -> None:
         """See `transduce.training.trainer.Watcher`."""
-        self._console.print(message, highlight=False, soft_wrap=True)
+        self._console.print(message, highlight=False, markup=False, soft_wrap=True)
 
     def moved(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> None:
         """See `transduce.training.trainer.Watcher`."""
@@ -63,7 +63,7 @@ class Display:
         self._last = now, _ = (time.monotonic(), progress.tokens)
         speed = (progress.tokens - tokens) / max(now - then, 1e-9) if tokens else 0.0
         return (
-            f"loss {metrics['loss']:.3f}  perplexity {math.exp(min(metrics['loss'], 100)):.1f}  "
+            f"loss {metrics['loss']:.3f}  perplexity {math.exp(min(metrics['nll'], 100)):.1f}  "
             f"rate {metrics['learning_rate']:.1e}  {speed:,.0f} tokens/s"
         )
 

@@ -36,6 +36,7 @@ from transduce.training.choices import Wishes, choose, steps_of_epochs
 from transduce.training.distributed import Team
 from transduce.training.memory import keep_memory
 from transduce.training.objective import SequenceToSequence
+from transduce.training.optimizer import freeze
 from transduce.training.probe import measure_precision, probe
 from transduce.training.progress import Display, Everyone
 from transduce.training.tensorboard import TensorBoard
@@ -76,9 +77,11 @@ class Run:
     def describe(self) -> str:
         """How far the run in this folder is."""
         steps = read_toml(self.folder / "run.toml").training.steps
+        return f"{self.folder} holds a run already, at step {self._steps_done():,} of {steps:,}"
+
+    def _steps_done(self) -> int:
         found = checkpoint.list_checkpoints(self.folder / "checkpoints")
-        done = int(found[-1].name.removeprefix("step-")) if found else 0
-        return f"{self.folder} holds a run already, at step {done:,} of {steps:,}"
+        return int(found[-1].name.removeprefix("step-")) if found else 0
 
     def prepare(self, inputs: Inputs, wishes: Wishes | None = None) -> None:
         """Look at the text, write it as ids, and decide all that was left open."""
@@ -88,15 +91,16 @@ class Run:
         if (self.folder / "checkpoints").exists():
             raise TrainingError(f"{self.folder} holds checkpoints, but no run.toml", "choose another --out")
         shutil.rmtree(self.folder / "start", ignore_errors=True)  # of a preparation that was cut off
+        limit = wishes.limit(inputs.max_length)  # whether there is such a model is better known now, too
         if inputs.examined:
             self._examine(inputs)
         tokenizer = artifact.load_tokenizer(wishes.start) if wishes.start else self._tokenizer(inputs)
-        self._cut(inputs, tokenizer, wishes.limit(inputs.max_length))
+        self._cut(inputs, tokenizer, limit)
         tokenizer.save(self.folder)
         train, valid = self._pairs()
         config = self._decide(wishes, train, tokenizer)
         if wishes.start:
-            model = artifact.load(wishes.start)
+            model = artifact.load(wishes.start).float()
             model.config = config.model
             artifact.save(model, self.folder / "start", tokenizer)
         write_toml(config, self.folder / "run.toml")
@@ -107,8 +111,12 @@ class Run:
         )
 
     def extend(self, steps: int) -> None:
-        """Let a run go on for longer than was planned."""
+        """Let a run go on for longer, or less long, than was planned."""
         config = read_toml(self.folder / "run.toml")
+        if steps == config.training.steps:
+            return
+        if steps <= (done := self._steps_done()):
+            raise TrainingError(f"the run in {self.folder} is at step {done:,} already", "ask for more steps")
         training = config.training.model_copy(update={"steps": steps, "minutes": None})
         write_toml(config.model_copy(update={"training": training}), self.folder / "run.toml")
 
@@ -160,23 +168,26 @@ class Run:
 
     def _decide(self, wishes: Wishes, pairs: Pairs, tokenizer: Tokenizer) -> RunConfig:
         """What the machine and the amount of text decide: precision, and steps for a time or for epochs."""
+        keep_memory()
         config = choose(wishes, pairs, joint=tokenizer.joint)
         train, valid = self._objectives(config, tokenizer)
+        alone = Team(device=self.team.device)  # the other processes wait
         precision = config.training.precision
 
         def trial() -> Transformer:
-            return build(config.model, tokenizer.vocabulary, seed=config.training.seed)
+            model = build(config.model, tokenizer.vocabulary, seed=config.training.seed)
+            freeze(model, config.training.freeze)
+            return model
 
+        trial()  # a part that cannot be frozen is better known now
         if precision == "auto":
-            precision, why = measure_precision(config, trial(), tokenizer, train, self.team)
+            precision, why = measure_precision(config, trial(), tokenizer, train, alone)
             self.console.print(f"precision: {why}", highlight=False)
         steps = steps_of_epochs(train, wishes.epochs) if wishes.epochs else None
         if wishes.minutes:
             seconds = 60 * wishes.minutes
             with self.console.status("measuring the speed ..."):
-                measured = probe(
-                    config, trial(), tokenizer, train, valid, self.team, min(20.0, 0.05 * seconds)
-                )
+                measured = probe(config, trial(), tokenizer, train, valid, alone, min(20.0, 0.05 * seconds))
             steps = measured.steps_in(SLACK * seconds * self.team.size, config.training.validate_every)
             self.console.print(f"{wishes.minutes:g} minutes: {steps:,} steps", highlight=False)
         config = choose(wishes, pairs, joint=tokenizer.joint, steps=steps)
@@ -215,19 +226,26 @@ class Run:
                 done += pairs
                 status.update(f"cutting the text into tokens ... {done:,} pairs")
 
-            data = prepare(
-                self.folder / "data",
-                tokenizer,
-                inputs.train,
-                inputs.valid,
-                hold_out=inputs.hold_out,
-                max_length=max_length,
-                progress=tell,
-            )
+            try:
+                data = prepare(
+                    self.folder / "data",
+                    tokenizer,
+                    inputs.train,
+                    inputs.valid,
+                    hold_out=inputs.hold_out,
+                    max_length=max_length,
+                    progress=tell,
+                )
+            except OSError as error:
+                raise DataError(
+                    f"cannot write {self.folder / 'data'}: {error.strerror}",
+                    "check the space and your rights",
+                ) from error
         if data.too_long:
-            self.console.print(
-                f"{data.too_long:,} pairs are longer than {max_length} tokens and left out", highlight=False
-            )
+            said = f"{data.too_long:,} pairs are longer than {max_length} tokens"
+            if inputs.strict:
+                raise DataError(said, "remove them, or raise --max-length")
+            self.console.print(f"{said} and left out", highlight=False)
 
 
 @contextmanager
@@ -238,8 +256,7 @@ def _stopping_politely(trainer: Trainer) -> Iterator[None]:
         return
 
     def ask(number: int, frame: FrameType | None) -> None:
-        trainer.stop_requested = True
-        trainer.watcher.say("stopping after this step (once more to stop at once)")
+        trainer.stop_requested = True  # and no word: the signal may have come in the middle of one
         restore()
 
     def restore() -> None:

@@ -40,7 +40,7 @@ class TensorBoard:
         """See `transduce.training.trainer.Watcher`."""
         if "loss" not in metrics:  # of a validation, which `validated` hears of too
             return
-        figures = {**metrics, "perplexity": math.exp(min(metrics["loss"], 100))}
+        figures = {**metrics, "perplexity": math.exp(min(metrics["nll"], 100))}
         now = time.monotonic()
         if self._last is not None:
             then, tokens = self._last

@@ -1,5 +1,6 @@
 """``transduce.train``: the command of the same name, in Python."""
 
+import shlex
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -96,16 +97,24 @@ def train(
         if team.leads:
             if not (resume and run.is_prepared):
                 run.prepare(chosen.inputs(), chosen.wishes())
-            elif chosen.steps:
-                run.extend(chosen.steps)
+            else:
+                run.console.print(
+                    f"going on as {run.folder / 'run.toml'} says; of other options only steps count",
+                    highlight=False,
+                    markup=False,
+                    soft_wrap=True,
+                )
+                if chosen.steps:
+                    run.extend(chosen.steps)
         team.wait()
         finished = run.train(tensorboard=tensorboard)
         run.console.print(
             f"the model is in {run.folder / 'final'}; the one with the lowest validation loss in "
             f"{run.folder / 'best'}"
             if finished
-            else f"stopped; to go on: transduce train --resume --out {run.folder}",
+            else f"stopped; to go on: transduce train --resume --out {shlex.quote(str(run.folder))}",
             highlight=False,
+            markup=False,
             soft_wrap=True,
         )
         return finished

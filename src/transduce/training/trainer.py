@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transduce import artifact
 from transduce.config import RunConfig
 from transduce.data.tokenizer import Tokenizer
-from transduce.errors import TrainingError
+from transduce.errors import CheckpointError, TrainingError
 from transduce.models.transformer import Transformer
 from transduce.nn.attention import MultiHeadAttention
 from transduce.nn.dropout import use_generator
@@ -74,8 +74,9 @@ class Trainer:
         self.folder, self.config, self.tokenizer, self.watcher = folder, config, tokenizer, watcher
         self.train_data, self.valid_data = train, valid
         self.team = team or Team()
-        self.model = model.to(self.team.device)
         training = config.training
+        # What is to be sharded may not fit whole.
+        self.model = model if training.parallel == "fsdp" else model.to(self.team.device)
         self.generator = torch.Generator(self.team.device).manual_seed(training.seed + self.team.rank)
         use_generator(model, self.generator)
         freeze(model, training.freeze)
@@ -93,16 +94,18 @@ class Trainer:
         path = checkpoint.newest(self.folder / "checkpoints", self.watcher.say)
         if path is not None:
             self._restore(*checkpoint.load(path))
+            if self.team.leads:
+                checkpoint.forget_after(path)
             self.watcher.say(f"going on from step {self.progress.step:,}")
-        if self.progress.finished and self.config.training.steps > self.progress.planned_steps:
+        if self.config.training.steps not in (self.progress.planned_steps, self.progress.step):
             self._unfinish()
         metrics = self.folder / "metrics.jsonl"
         if metrics.exists() and self.team.leads:  # what was logged after the checkpoint will be logged again
             with metrics.open("r+b") as file:
-                file.truncate(self.progress.metrics_bytes)
+                file.truncate(min(metrics.stat().st_size, self.progress.metrics_bytes))
 
     def _unfinish(self) -> None:
-        """More steps are wanted than when the run ended, whatever ended it."""
+        """Another number of steps is wanted than when the run was planned, whatever ended it."""
         self.progress.finished = self.progress.time_is_up = False
         self.progress.validations_without_progress = 0
 
@@ -117,10 +120,11 @@ class Trainer:
                 self.progress.step_in_epoch += 1
                 if self._ends_here() or self.progress.step % self.config.training.validate_every == 0:
                     self._validate_and_save(finished=self._ends_here())
+                elif stop:
+                    self.save()
                 if self.progress.finished:
                     break
                 if stop:
-                    self.save()
                     return
             else:
                 self.progress.epoch, self.progress.step_in_epoch = self.progress.epoch + 1, 0
@@ -134,7 +138,9 @@ class Trainer:
         snapshot = self._snapshot()
         if self.team.leads:
             metrics = self.folder / "metrics.jsonl"
-            self.progress.metrics_bytes = metrics.stat().st_size if metrics.exists() else 0
+            if metrics.exists():
+                artifact.sync(metrics)
+                self.progress.metrics_bytes = metrics.stat().st_size
             folder, training = self.folder / "checkpoints", self.config.training
             checkpoint.save(folder, snapshot, self.progress)
             checkpoint.forget(folder, keep=training.keep, every=training.validate_every)
@@ -147,11 +153,10 @@ class Trainer:
         """
         progress, training = self.progress, self.config.training
         progress.step += 1
-        summed, own_tokens = self.compute_gradients(batches)
-        summed, tokens, stops, late = self.team.sum(
-            [summed, own_tokens, self.stop_requested, self._is_late()]
+        loss, nll, tokens, stops, late = self.team.sum(
+            [*self.compute_gradients(batches), self.stop_requested, self._is_late()]
         )
-        loss = summed / tokens
+        loss, nll = loss / tokens, nll / tokens
         # Processes take the mean of their gradients; what is wanted is the sum, per token.
         norm = scale_and_clip(self.model, self.team.size / tokens, training.clip)
         if math.isfinite(norm) and math.isfinite(loss):
@@ -164,7 +169,7 @@ class Trainer:
         if self.average:
             self.average.update(self.model, progress.step)
         progress.tokens += int(tokens)
-        metrics = {"loss": loss, "norm": norm, "learning_rate": self._rate_now()}
+        metrics = {"loss": loss, "nll": nll, "norm": norm, "learning_rate": self._rate_now()}
         self.watcher.moved(progress, metrics)
         if progress.step % LOG_EVERY == 0:
             self._log(metrics)
@@ -173,9 +178,10 @@ class Trainer:
             self.watcher.say(f"{training.minutes:g} minutes are over: stopping at step {progress.step:,}")
         return bool(stops)
 
-    def compute_gradients(self, batches: list[Indices]) -> tuple[float, int]:
-        """Leave the summed gradients of this process's share in the model; gives summed loss and tokens.
+    def compute_gradients(self, batches: list[Indices]) -> tuple[float, float, int]:
+        """Leave the summed gradients of this process's share in the model.
 
+        Gives the sums of the loss and of the negative log-likelihood, and the number of tokens.
         If memory does not suffice, all starts again with every batch in more parts: the sums are the same.
         """
         random = self.generator.get_state()
@@ -201,17 +207,18 @@ class Trainer:
                 f"batches are computed in {self.progress.parts} parts, with the same gradients"
             )
 
-    def _add_gradients(self, shares: list[Share]) -> tuple[float, int]:
+    def _add_gradients(self, shares: list[Share]) -> tuple[float, float, int]:
         self.optimizer.zero_grad()
-        loss, tokens = 0.0, 0
+        loss, nll, tokens = 0.0, 0.0, 0
         for number, share in enumerate(shares, start=1):
             with self.team.adding_up(self.module, last=number == len(shares)):
                 with computing_in(self.config.training.precision, self.team.device):
                     part = self.module(self.train_data, share.indices, self.progress.epoch)
                 (part.smoothed * 0 if share.idle else part.smoothed).backward()
             if not share.idle:
-                loss, tokens = loss + part.smoothed.item(), tokens + part.tokens
-        return loss, tokens
+                loss, nll = loss + part.smoothed.item(), nll + part.negative_log_likelihood
+                tokens += part.tokens
+        return loss, nll, tokens
 
     def _rate_now(self) -> float:
         return self.rate(self.progress.step) * 0.5**self.progress.rate_halvings
@@ -263,7 +270,7 @@ class Trainer:
             }
         )
         self.watcher.validated(progress, validation)
-        if validation.loss > progress.best_loss + EXPLODED:
+        if not validation.loss <= progress.best_loss + EXPLODED:  # it may be no number at all
             self.watcher.say(
                 f"the loss has grown from {progress.best_loss:.2f} to {validation.loss:.2f}: training "
                 "diverges. A lower learning rate, longer warm-up or pre-norm may help; best/ is as it was"
@@ -288,8 +295,11 @@ class Trainer:
         if self.average is not None:
             self._write_model("final", {name: whole(t) for name, t in self.average.weights.items()})
         elif self.team.leads:
-            paths = checkpoint.list_checkpoints(self.folder / "checkpoints")
-            self._write_model("final", average_checkpoints(paths[-self.config.training.average :]))
+            paths = checkpoint.list_checkpoints(self.folder / "checkpoints")[-self.config.training.average :]
+            whole_ones = [path for path in paths if checkpoint.is_whole(path)]
+            for path in set(paths) - set(whole_ones):
+                self.watcher.say(f"{path} is damaged: the final model is averaged without it")
+            self._write_model("final", average_checkpoints(whole_ones))
         self.team.wait()
 
     def _write_model(self, name: str, weights: dict[str, Tensor]) -> None:
@@ -313,6 +323,12 @@ class Trainer:
 
     def _restore(self, snapshot: Snapshot, progress: Progress) -> None:
         self.progress = progress
+        shapes = {name: parameter.shape for name, parameter in self.model.named_parameters()}
+        if shapes != {name: tensor.shape for name, tensor in snapshot.model.items()}:
+            raise CheckpointError(
+                f"the checkpoints in {self.folder} are of another model than run.toml",
+                "set [model] back there",
+            )
         _assign_all(self.model, snapshot.model)
         for name, parameter in self.model.named_parameters():
             kinds = {
@@ -321,11 +337,12 @@ class Trainer:
                 if key.startswith(f"{name}/")
             }
             for kind, tensor in kinds.items():
-                place = tensor.clone() if kind == "step" else torch.zeros_like(parameter)
+                # The step counter is a number of its own, where the parameter is; the rest is as large as it.
+                place = torch.zeros_like(parameter) if kind != "step" else tensor.to(parameter.device)
                 assign(place, tensor)
                 self.optimizer.state[parameter][kind] = place
-        if self.average and snapshot.average:
-            for name, tensor in snapshot.average.items():
+        if self.average:  # which may be new in a run that goes on
+            for name, tensor in (snapshot.average or snapshot.model).items():
                 assign(self.average.weights[name], tensor)
         if len(snapshot.generators) == self.team.size:
             self.generator.set_state(snapshot.generators[self.team.rank])
@@ -337,9 +354,16 @@ class Trainer:
 
     def _log(self, metrics: dict[str, float]) -> None:
         if self.team.leads:
-            line = {"step": self.progress.step, "epoch": self.progress.epoch, **metrics}
-            with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            path = self.folder / "metrics.jsonl"
+            finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
+            line = {"step": self.progress.step, "epoch": self.progress.epoch, **finite}
+            try:
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+            except OSError as error:
+                raise TrainingError(
+                    f"cannot write {path}: {error.strerror}", "make room, then go on with --resume"
+                ) from error
         self.watcher.stepped(self.progress, metrics)
 
 
