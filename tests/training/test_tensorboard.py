@@ -47,6 +47,7 @@ def test_figures_arrive_before_it_is_closed(tmp_path, board):
     }
     assert rounded == {
         "train/loss": {50: 2.0, 100: 1.0},
+        "train/nll": {50: 2.0, 100: 1.0},
         "train/perplexity": {50: math.exp(2), 100: math.exp(1)},
         "train/norm": {50: 0.5, 100: 0.5},
         "train/learning_rate": {50: 0.001, 100: 0.001},

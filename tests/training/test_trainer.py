@@ -384,9 +384,7 @@ def test_the_final_average_leaves_damaged_checkpoints_out(tmp_path, pairs):
     again = trainer(tmp_path, pairs)
     again.resume()
     again.run()
-    assert any(
-        "is damaged: the final model is averaged without it" in str(line) for line in again.watcher.said
-    )
+    assert "is damaged: the final model is averaged without it" in again.watcher.said[-1]
     without = artifact.load(run.folder / "final").output.weight
     assert not torch.equal(whole, without)
     torch.testing.assert_close(whole, without, atol=0.05, rtol=0.5)
@@ -408,7 +406,7 @@ def test_nothing_but_damaged_checkpoints_ends_the_run(tmp_path, pairs):
     run = trainer(tmp_path, pairs, keep=1)
     run.run()
     damage(checkpoint.list_checkpoints(run.folder / "checkpoints")[-1])
-    with pytest.raises(CheckpointError, match="every checkpoint in .* is damaged; remove that folder"):
+    with pytest.raises(CheckpointError, match=r"every checkpoint in .* is damaged; remove that folder"):
         trainer(tmp_path, pairs).resume()
 
 
@@ -424,5 +422,5 @@ def test_a_run_of_another_model_is_not_resumed(tmp_path, pairs):
     trainer(tmp_path, pairs).run()
     other = trainer(tmp_path, pairs)
     other.model.target_positions = torch.nn.Linear(2, 2)
-    with pytest.raises(CheckpointError, match="not of run.toml's model|of another model than run.toml"):
+    with pytest.raises(CheckpointError, match="the checkpoints in"):
         other.resume()
