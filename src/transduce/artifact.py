@@ -106,9 +106,12 @@ def read_header(folder: Path) -> Header:
     except FileNotFoundError:
         if (folder / WEIGHTS).exists():  # a first save that was cut off before its last file
             return _stored_header(folder / WEIGHTS)
+        final = folder / "final"  # of a run
         raise ArtifactError(
             f"{folder} is not a model folder: it has no {CONFIG}",
-            f"give the folder that holds {CONFIG} and {WEIGHTS}",
+            f"did you mean {final}?"
+            if final.exists()
+            else f"give the folder that holds {CONFIG} and {WEIGHTS}",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ArtifactError(f"cannot read {path}: {error}", "copy the model folder again") from error

@@ -160,7 +160,9 @@ def test_fine_tuning_keeps_vocabulary_and_architecture(files, text, tmp_path):
         ({"steps": -5}, ConfigError, "steps = -5 is no length; give more than 0"),
         ({"start": "nowhere"}, ArtifactError, "nowhere is not a folder"),
         ({"steps": 2, "minutes": 3}, ConfigError, "choose one of steps, epochs and minutes"),
-        ({"tokenizer": "bpee"}, DataError, "cannot read bpee"),
+        ({"tokenizer": "bpee"}, DataError, "there is no tokenizer 'bpee'; give bpe, unigram"),
+        ({"minutes": float("inf")}, ConfigError, "minutes = inf is no length"),
+        ({"max_length": 1}, DataError, "all pairs are longer than 1 tokens"),
     ],
 )
 def test_mistakes(files, tmp_path, options, error, problem):

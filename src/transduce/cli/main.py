@@ -40,7 +40,7 @@ def transduce(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Train, understand and serve your own sequence-to-sequence Transformers."""
+    """Train, understand and use your own sequence-to-sequence Transformers."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

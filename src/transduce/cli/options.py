@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-Files = Annotated[list[Path] | None, typer.Option(metavar="FILE")]
+Files = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="The same, not trained on.")]
 Source = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Source text, plain or gzip.")]
 Target = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Target text, as many lines.")]
 Pairs = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Both sides in one .tsv or .jsonl.")]

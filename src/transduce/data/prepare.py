@@ -69,7 +69,12 @@ def prepare(
                 progress(len(chunk.sources))
     prepared = Prepared(Pairs.open(folder / "train"), Pairs.open(folder / "valid"), too_long)
     if not len(prepared.train):
-        raise DataError("no usable pair is left to train on", "run: transduce check")
+        if too_long:
+            raise DataError(f"all pairs are longer than {max_length} tokens", "raise the greatest length")
+        raise DataError("the files hold no usable pair to train on", "run: transduce check")
     if not len(prepared.valid):
-        raise DataError("no pair is left for validation", "give validation files, or hold out a larger share")
+        raise DataError(
+            f"of {len(prepared.train):,} pairs none is left for validation",
+            "give validation files, or hold out a larger share",
+        )
     return prepared

@@ -1,5 +1,6 @@
 """What a user wishes, and what is chosen for them where they wish nothing."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ class Wishes:
             raise ConfigError("more than one length was given", "choose one of steps, epochs and minutes")
         for name in ("steps", "epochs", "minutes"):
             length = getattr(self, name)
-            if length is not None and not length > 0:
+            if length is not None and not 0 < length < math.inf:
                 raise ConfigError(f"{name} = {length} is no length", "give more than 0")
         if self.preset:
             preset(self.preset)

@@ -26,14 +26,14 @@ def faster_precision(step: Callable[[], object], device: torch.device) -> tuple[
     """
     product = _product_ratio(device)
     if product < 1:
-        return "float32", f"float32 (bfloat16 matrix products run at {product:.2g}× its speed here)"
+        return "float32", f"float32 (matrix products in bfloat16 are {1 / product:.2g} times slower here)"
     seconds = {}
     for precision in ("float32", "bfloat16"):
         with computing_in(precision, device):
             seconds[precision] = _median_seconds(step, device)
     ratio = seconds["float32"] / seconds["bfloat16"]
     chosen: Precision = "bfloat16" if ratio > 1 else "float32"
-    return chosen, f"{chosen} (a step in bfloat16 runs at {ratio:.2f}× the speed of float32 here)"
+    return chosen, f"{chosen} (a step in bfloat16 is {ratio:.2f} times as fast as in float32 here)"
 
 
 def _product_ratio(device: torch.device) -> float:

@@ -30,7 +30,7 @@ class Display:
         )
         self._task = self._bar.add_task("", total=steps, figures="")
         self._first: tuple[float, int] | None = None  # time and step
-        self._last = (time.monotonic(), 0)  # time and tokens
+        self._last: tuple[float, int] | None = None  # time and tokens
         self._steps = steps
 
     def __enter__(self) -> "Display":
@@ -48,6 +48,7 @@ class Display:
 
     def moved(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> None:
         """See `transduce.training.trainer.Watcher`."""
+        self._last = self._last or (time.monotonic(), progress.tokens)
         if self._console.is_terminal and time.monotonic() - self._last[0] > A_MOMENT:
             self._bar.update(self._task, completed=progress.step, figures=self._figures(progress, metrics))
 
@@ -59,9 +60,10 @@ class Display:
             self._first = self._first or (time.monotonic(), progress.step)
 
     def _figures(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> str:
-        then, tokens = self._last
-        self._last = now, _ = (time.monotonic(), progress.tokens)
-        speed = (progress.tokens - tokens) / max(now - then, 1e-9) if tokens else 0.0
+        now = time.monotonic()
+        then, tokens = self._last or (now, progress.tokens)
+        self._last = (now, progress.tokens)
+        speed = (progress.tokens - tokens) / max(now - then, 1e-9)
         return (
             f"loss {metrics['loss']:.3f}  perplexity {math.exp(min(metrics['nll'], 100)):.1f}  "
             f"rate {metrics['learning_rate']:.1e}  {speed:,.0f} tokens/s"

@@ -88,8 +88,7 @@ class Run:
         wishes = wishes or Wishes()
         if self.is_prepared:
             raise TrainingError(self.describe(), "add --resume to go on with it, or choose another --out")
-        if (self.folder / "checkpoints").exists():
-            raise TrainingError(f"{self.folder} holds checkpoints, but no run.toml", "choose another --out")
+        self._check_place()
         shutil.rmtree(self.folder / "start", ignore_errors=True)  # of a preparation that was cut off
         limit = wishes.limit(inputs.max_length)  # whether there is such a model is better known now, too
         if inputs.examined:
@@ -104,11 +103,25 @@ class Run:
             model.config = config.model
             artifact.save(model, self.folder / "start", tokenizer)
         write_toml(config, self.folder / "run.toml")
+        sizes = tokenizer.vocabulary
+        tokens = (
+            f"{sizes.target:,}" if tokenizer.joint else f"{sizes.source:,} source and {sizes.target:,} target"
+        )
         self.console.print(
-            f"{len(train):,} pairs to train on, {len(valid):,} to validate, "
-            f"{tokenizer.vocabulary.target:,} tokens",
+            f"{len(train):,} pairs to train on, {len(valid):,} to validate, {tokens} tokens",
             highlight=False,
         )
+
+    def _check_place(self) -> None:
+        """Nothing of somebody else's may be there; a preparation that was cut off may."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise TrainingError(f"{self.folder} is a file", "choose another --out")
+        ours = {"data", "start", ".run.toml.new", tokenizers.JOINT, tokenizers.SOURCE, tokenizers.TARGET}
+        others = {path.name for path in self.folder.iterdir()} - ours if self.folder.exists() else set()
+        if others:
+            raise TrainingError(
+                f"{self.folder} holds other things than a run, {min(others)} for one", "choose a new --out"
+            )
 
     def extend(self, steps: int) -> None:
         """Let a run go on for longer, or less long, than was planned."""
@@ -138,6 +151,8 @@ class Run:
         with Display(self.console, config.training.steps) as display:
             trainer = Trainer(self.folder, config, model, tokenizer, train, valid, display, self.team)
             trainer.resume()
+            if trainer.progress.finished:
+                display.say("the run is finished; --steps asks for more")
             with self._tracking(trainer, tensorboard), _stopping_politely(trainer):
                 trainer.run()
         return trainer.progress.finished
@@ -199,9 +214,10 @@ class Run:
             report = Doctor().examine(inputs.train, {"validation": inputs.valid} if inputs.valid else {})
         if report.findings:
             print_report(report, self.console)
-            fatal = any(finding.fatal for finding in report.findings)
+            fatal = [finding.problem for finding in report.findings if finding.fatal]
             if fatal or inputs.strict:
-                raise DataError("the text is not fit for training", "mend what the table above says")
+                why = f": {fatal[0]}" if fatal else ""
+                raise DataError(f"the text is not fit for training{why}", "mend what the table above says")
 
     def _tokenizer(self, inputs: Inputs) -> Tokenizer:
         if isinstance(inputs.tokenizer, Path):

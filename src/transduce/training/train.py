@@ -46,11 +46,16 @@ class Options:
     max_length: int = MAX_LENGTH  # tokens
     strict: bool = False  # refuse text that has anything wrong with it
 
-    def inputs(self) -> Inputs:
+    def inputs(self, *, resuming: bool = False) -> Inputs:
         """The text, and how it is cut up."""
         train = Corpus.of(_paths(self.source), _paths(self.target), _paths(self.pairs), "training")
         if train is None:
-            raise DataError("no files were given", "name them: --source FILE --target FILE, or --pairs FILE")
+            raise DataError(
+                "no files were given, and there is no run to go on with"
+                if resuming
+                else "no files were given",
+                "name them: --source FILE --target FILE, or --pairs FILE",
+            )
         return Inputs(
             train,
             Corpus.of(
@@ -68,9 +73,11 @@ class Options:
         """The model, and how long it is trained."""
         config = self.config
         return Wishes(
-            config=config if config is None or isinstance(config, RunConfig) else read_toml(Path(config)),
+            config=config
+            if config is None or isinstance(config, RunConfig)
+            else read_toml(Path(config).expanduser()),
             preset=self.preset,
-            start=None if self.start is None else Path(self.start),
+            start=None if self.start is None else Path(self.start).expanduser(),
             steps=self.steps,
             epochs=self.epochs,
             minutes=self.minutes,
@@ -93,10 +100,10 @@ def train(
     """
     chosen = Options(**options)
     with joined() as team:
-        run = Run(Path(out), console or Console(quiet=not team.leads), team)
+        run = Run(Path(out).expanduser(), console or Console(quiet=not team.leads), team)
         if team.leads:
             if not (resume and run.is_prepared):
-                run.prepare(chosen.inputs(), chosen.wishes())
+                run.prepare(chosen.inputs(resuming=resume), chosen.wishes())
             else:
                 run.console.print(
                     f"going on as {run.folder / 'run.toml'} says; of other options only steps count",
@@ -132,8 +139,15 @@ def plan(console: Console | None = None, **options: Any) -> Plan:
 def _paths(files: Files) -> list[Path]:
     if files is None:
         return []
-    return [Path(files)] if isinstance(files, (str, PathLike)) else [Path(file) for file in files]
+    several = [files] if isinstance(files, (str, PathLike)) else files
+    return [Path(file).expanduser() for file in several]
 
 
 def _kind_or_file(tokenizer: File) -> Kind | Path:
-    return cast("Kind", tokenizer) if tokenizer in get_args(Kind) else Path(tokenizer)
+    if tokenizer in get_args(Kind):
+        return cast("Kind", tokenizer)
+    path = Path(tokenizer).expanduser()
+    if not path.exists():
+        kinds = ", ".join(get_args(Kind))
+        raise DataError(f"there is no tokenizer {str(tokenizer)!r}", f"give {kinds}, or a tokenizer's file")
+    return path

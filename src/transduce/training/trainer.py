@@ -171,11 +171,11 @@ class Trainer:
         progress.tokens += int(tokens)
         metrics = {"loss": loss, "nll": nll, "norm": norm, "learning_rate": self._rate_now()}
         self.watcher.moved(progress, metrics)
-        if progress.step % LOG_EVERY == 0:
-            self._log(metrics)
         if late and not progress.time_is_up:
             progress.time_is_up = True
             self.watcher.say(f"{training.minutes:g} minutes are over: stopping at step {progress.step:,}")
+        if progress.step % LOG_EVERY == 0 or self._ends_here():
+            self._log(metrics)
         return bool(stops)
 
     def compute_gradients(self, batches: list[Indices]) -> tuple[float, float, int]:
