@@ -147,16 +147,17 @@ def test_texts_are_normalised(tmp_path):
 
 def test_nothing_left_to_train_on(tmp_path):
     good = corpus(tmp_path, MANY[:10], "good")
-    said = "no usable pair is left to train on"
+    said = "the files hold no usable pair to train on"
     assert said in refused(prepare, tmp_path / "out", tokenizer(), corpus(tmp_path, []), good)
     assert said in refused(prepare, tmp_path / "out", tokenizer(), corpus(tmp_path, [("", "x")]), good)
-    assert said in refused(prepare, tmp_path / "out", tokenizer(), good, good, max_length=2)
+    too_long = refused(prepare, tmp_path / "out", tokenizer(), good, good, max_length=2)
+    assert "all pairs are longer than 2 tokens" in too_long
     assert said in refused(prepare, tmp_path / "out", tokenizer(), good, hold_out=1)
 
 
 def test_nothing_left_for_validation(tmp_path):
     good = corpus(tmp_path, MANY[:10], "good")
-    said = "no pair is left for validation"
+    said = "none is left for validation"
     assert said in refused(prepare, tmp_path / "out", tokenizer(), good, hold_out=0)
     assert said in refused(prepare, tmp_path / "out", tokenizer(), good, corpus(tmp_path, [("x", " ")]))
 
