@@ -30,9 +30,9 @@ run = Run(text / f"run-{room}", Console(width=200))
 corpus = Corpus((AlignedFiles(text / "a", text / "a"),))
 # The limit is one of addresses, not of memory: what is kept for later would count.
 transduce.training.run.keep_memory = lambda: None
+run.prepare(Inputs(corpus, tokenizer="char", examined=False), Wishes(config))
 in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (in_use + (room << 20), -1))
-run.prepare(Inputs(corpus, tokenizer="char", examined=False), Wishes(config))
 run.train()
 """
 
