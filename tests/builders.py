@@ -1,5 +1,6 @@
 """Small models for tests."""
 
+import random
 from typing import Any
 
 import torch
@@ -25,6 +26,12 @@ def small_model(*, seed: int = 0, **changes: Any) -> Transformer:
             if parameter.dim() == 1:
                 parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
     return model.eval()
+
+
+def random_words(count: int) -> list[str]:
+    """Of a few letters, the same ones every time."""
+    generator = random.Random(0)
+    return ["".join(generator.choices("abcdefgh", k=generator.randint(2, 9))) for _ in range(count)]
 
 
 def random_tokens(*shape: int, seed: int = 0) -> torch.Tensor:

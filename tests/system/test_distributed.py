@@ -2,13 +2,13 @@
 
 import json
 import os
-import random
 import subprocess
 import sys
 
 import pytest
 import torch
 
+from builders import random_words
 from transduce import artifact
 from transduce.training import checkpoint
 
@@ -33,8 +33,7 @@ average = 1
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     """Words and their reversals."""
-    folder, generator = tmp_path_factory.mktemp("text"), random.Random(0)
-    words = ["".join(generator.choices("abcdefgh", k=generator.randint(2, 9))) for _ in range(300)]
+    folder, words = tmp_path_factory.mktemp("text"), random_words(300)
     (folder / "source").write_text("\n".join(words) + "\n")
     (folder / "target").write_text("\n".join(word[::-1] for word in words) + "\n")
     return folder

@@ -1,11 +1,12 @@
 """A disk that is full and memory that ends: for real, not pretended."""
 
 import os
-import random
 import subprocess
 import sys
 
 import pytest
+
+from builders import random_words
 
 TRAIN = """
 import resource, sys
@@ -39,9 +40,7 @@ run.train()
 
 @pytest.fixture
 def text(tmp_path):
-    generator = random.Random(0)
-    words = ["".join(generator.choices("abcdefgh", k=generator.randint(2, 9))) for _ in range(4000)]
-    (tmp_path / "a").write_text("\n".join(words) + "\n")
+    (tmp_path / "a").write_text("\n".join(random_words(4000)) + "\n")
     return tmp_path
 
 

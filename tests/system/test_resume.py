@@ -11,6 +11,7 @@ import pytest
 from safetensors.torch import load_file
 
 import training_process
+from builders import random_words
 from transduce.training import checkpoint
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -20,8 +21,7 @@ PROCESSES.set_forkserver_preload(["training_process"])
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     """Words and their reversals."""
-    folder, generator = tmp_path_factory.mktemp("text"), random.Random(0)
-    words = ["".join(generator.choices("abcdefgh", k=generator.randint(2, 9))) for _ in range(400)]
+    folder, words = tmp_path_factory.mktemp("text"), random_words(400)
     (folder / "source").write_text("\n".join(words) + "\n")
     (folder / "target").write_text("\n".join(word[::-1] for word in words) + "\n")
     return folder

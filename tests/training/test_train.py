@@ -2,14 +2,13 @@
 
 import io
 import json
-import random
 
 import pytest
 import torch
 from rich.console import Console
 
 import transduce
-from builders import small_config
+from builders import random_words, small_config
 from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, read_toml
 from transduce.errors import ArtifactError, ConfigError, DataError, TrainingError
@@ -25,8 +24,7 @@ CONFIG = RunConfig(model=small_config(), training=QUICK)
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     """Words and their reversals."""
-    folder, generator = tmp_path_factory.mktemp("text"), random.Random(0)
-    words = ["".join(generator.choices("abcdefgh", k=generator.randint(2, 9))) for _ in range(300)]
+    folder, words = tmp_path_factory.mktemp("text"), random_words(300)
     (folder / "a").write_text("\n".join(words) + "\n")
     (folder / "b").write_text("\n".join(word[::-1] for word in words) + "\n")
     (folder / "both.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words[:50]))

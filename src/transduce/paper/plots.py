@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from transduce.errors import DependencyError, TransduceError
+from transduce.errors import TransduceError
 from transduce.nn.masks import causal_mask, padding_mask
 from transduce.nn.positional import sinusoids
 from transduce.paper.cost import KERNEL, RADIUS, TABLE_1, cost
 from transduce.paper.positions import distances
+from transduce.training.curves import require_matplotlib
 from transduce.training.schedule import paper_schedule
 
 if TYPE_CHECKING:
@@ -19,17 +20,10 @@ if TYPE_CHECKING:
 
 def write_plots(folder: str | Path) -> Iterator[Path]:
     """Write every picture as PNG into the folder; gives each path as soon as it is there."""
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise DependencyError(
-            "plots need matplotlib, which is not installed", "run: pip install 'transduce[plot]'"
-        ) from None
-    except ValueError as error:
-        raise DependencyError(
-            f"matplotlib does not start: {error}", "check MPLBACKEND and matplotlibrc"
-        ) from None
+    require_matplotlib("plots")
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise TransduceError(f"{folder} is a file, not a folder", "choose another name")

@@ -22,20 +22,28 @@ _FEW = 30  # so few points are each shown
 _WIDE = 20  # from the least to the greatest: beyond, the scale is logarithmic
 
 
-def draw_curves(record: Record) -> bytes:
-    """A PNG of four panels."""
+def require_matplotlib(what: str) -> None:
+    """Say in one line what is missing, if it is."""
     try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
+        import matplotlib.figure  # noqa: F401
     except ImportError:
         raise DependencyError(
-            "curves need matplotlib, which is not installed", "run: pip install 'transduce[plot]'"
+            f"{what} need matplotlib, which is not installed", "run: pip install 'transduce[plot]'"
         ) from None
     except ValueError as error:
         raise DependencyError(
             f"matplotlib does not start: {error}", "check MPLBACKEND and matplotlibrc"
         ) from None
+
+
+def draw_curves(record: Record) -> bytes:
+    """A PNG of four panels."""
+    require_matplotlib("curves")
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.ticker import MaxNLocator
+
     png = io.BytesIO()
     # The same pictures for everyone, whatever their matplotlibrc.
     with mpl.rc_context(mpl.rcParamsDefault):
@@ -46,6 +54,7 @@ def draw_curves(record: Record) -> bytes:
         for axes, draw in zip(panels.flat, (_loss, _accuracy, _learning_rate, _norm), strict=True):
             axes.grid(alpha=0.3)
             axes.set_xlim(0, max(1, record.step) * 1.02)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.xaxis.set_major_formatter("{x:,.0f}")
             axes.set_xlabel("step")
             draw(axes, record)
