@@ -41,7 +41,7 @@ from transduce.models.transformer import Transformer
 from transduce.nn.masks import causal_mask
 from transduce.nn.positional import sinusoids
 from transduce.training.checkpoint import Progress
-from transduce.training.memory import keep_memory
+from transduce.machine import keep_memory
 from transduce.training.objective import Indices, SequenceToSequence
 from transduce.training.schedule import make_schedule
 from transduce.training.trainer import Trainer
@@ -94,12 +94,15 @@ class Recorder(Trainer):
 class Transduce(Loop):
     """Ours: the trainer itself."""
 
-    def __init__(self, config: TransformerConfig, vocabulary: Vocabulary, pairs: Pairs) -> None:
+    def __init__(
+        self, config: TransformerConfig, vocabulary: Vocabulary, pairs: Pairs, *, bf16: bool = False
+    ) -> None:
         self.transformer = build(config, vocabulary, seed=1)
         folder = Path(tempfile.mkdtemp())  # for the metrics of every fiftieth step
-        data = SequenceToSequence(pairs, TRAINING)
+        training = TRAINING.model_copy(update={"precision": "bfloat16" if bf16 else "float32"})
+        data = SequenceToSequence(pairs, training)
         tokenizer = tokenizers.train([], [], kind="byte")  # which the trainer only saves
-        run = RunConfig(model=config, training=TRAINING)
+        run = RunConfig(model=config, training=training)
         self.trainer = Recorder(folder, run, self.transformer, tokenizer, data, data, Nobody())
         self.trainer.module.train()
 
@@ -247,13 +250,13 @@ class Marian(Peer):
 
 OURS, TORCH, MARIAN = "transduce", "torch.nn.Transformer", "Hugging Face Marian"
 BF16 = ", bf16"
-NAMES = [OURS, TORCH, MARIAN, TORCH + BF16, MARIAN + BF16]
+NAMES = [name + kind for kind in ("", BF16) for name in (OURS, TORCH, MARIAN)]
 
 
 def make(name: str, model: str, data: "Data") -> Loop:
     config, vocabulary = preset(model).model, VOCABULARIES[model]
-    if name == OURS:
-        return Transduce(config, vocabulary, data.pairs)
+    if name.startswith(OURS):
+        return Transduce(config, vocabulary, data.pairs, bf16=name.endswith(BF16))
     peer = TorchTransformer if name.startswith(TORCH) else Marian
     return peer(config, vocabulary, bf16=name.endswith(BF16))
 
@@ -424,7 +427,7 @@ class Runner:
 
 def run(name: str, model: str, data: Data) -> None:
     """What happens in such a process: a question a line, and an answer."""
-    if name == OURS:
+    if name.startswith(OURS):
         keep_memory()  # as `transduce train` does
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     before = _resident("VmRSS")
@@ -481,8 +484,8 @@ def _resident(key: str) -> int:
 
 
 def show_speed(speeds: dict[str, Speed], peak: float) -> float:
-    """Prints the table; the ratio of ours to the fastest peer."""
-    ours = speeds[OURS]
+    """Prints the table; the ratio of ours, in the precision that `train` would choose, to the fastest peer."""
+    ours = max((speeds[name] for name in (OURS, OURS + BF16)), key=lambda speed: speed.tokens)
     print(f"  {'':<30}tokens/s   GFLOP/s   ours is   peak memory   ours is")
     for name, speed in speeds.items():
         line = f"  {name:<28}{speed.tokens:10,.0f}{speed.flops / 1e9:10.1f}{ours.tokens / speed.tokens:9.2f}×"
@@ -494,7 +497,7 @@ def show_speed(speeds: dict[str, Speed], peak: float) -> float:
         f"  achieved {ours.flops / 1e9:.1f} GFLOP/s of {peak / 1e9:.1f} peak ({ours.flops / peak:.0%}), "
         "counting useful work alone"
     )
-    fastest = max((name for name in speeds if name != OURS), key=lambda name: speeds[name].tokens)
+    fastest = max((name for name in speeds if not name.startswith(OURS)), key=lambda name: speeds[name].tokens)
     print(f"  fastest peer: {fastest}")
     return ours.tokens / speeds[fastest].tokens
 

@@ -5,10 +5,14 @@ import pytest
 import torch
 from hypothesis import settings
 
+from transduce.machine import lacks_announced_instructions
+
 settings.register_profile("here", deadline=None, print_blob=True)
 # The same examples every time: a change is judged by what it does, not by the draw.
 settings.register_profile("ci", parent=settings.get_profile("here"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+lacks_announced_instructions()  # tests compute in bfloat16, too
 
 
 @pytest.fixture(autouse=True)

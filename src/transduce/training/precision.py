@@ -8,12 +8,16 @@ from typing import Literal
 
 import torch
 
+from transduce.machine import lacks_announced_instructions
+
 Precision = Literal["float32", "bfloat16"]
 
 
 def computing_in(precision: str, device: torch.device) -> AbstractContextManager[object]:
     """A context in which matrix products have this precision."""
     if precision == "bfloat16":
+        if device.type == "cpu":
+            lacks_announced_instructions()
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return nullcontext()
 
@@ -24,6 +28,8 @@ def faster_precision(step: Callable[[], object], device: torch.device) -> tuple[
     Processors without bfloat16 instructions imitate them, a hundred times slower: a single matrix product
     tells, before a whole step is tried.
     """
+    if device.type == "cpu" and lacks_announced_instructions():
+        return "float32", "float32 (this machine announces instructions for bfloat16 that it does not have)"
     product = _product_ratio(device)
     if product < 1:
         return "float32", f"float32 (matrix products in bfloat16 are {1 / product:.2g} times slower here)"

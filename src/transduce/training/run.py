@@ -34,7 +34,7 @@ from transduce.models.transformer import Transformer
 from transduce.training import checkpoint
 from transduce.training.choices import Wishes, choose, steps_of_epochs
 from transduce.training.distributed import Team
-from transduce.training.memory import keep_memory
+from transduce.machine import keep_memory
 from transduce.training.objective import SequenceToSequence
 from transduce.training.optimizer import freeze
 from transduce.training.probe import measure_precision, probe

@@ -1,0 +1,69 @@
+"""What the machine needs to be told: to keep memory, and to leave instructions alone that it does not have."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+_BFLOAT16_PRODUCT = "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); x @ x"
+
+
+@cache
+def lacks_announced_instructions() -> bool:
+    """Call this before the first product of bfloat16 or 8-bit numbers.
+
+    Some virtual machines announce the matrix instructions of newer processors (AMX), and end whoever uses
+    them. Where they are announced, another process tries them first; if it is ended, oneDNN, which torch
+    computes such products with, is told to do without. It listens only before its first use.
+    """
+    if "ONEDNN_MAX_CPU_ISA" in os.environ or not _announces("amx_tile"):
+        return False
+    trial = subprocess.run([sys.executable, "-c", _BFLOAT16_PRODUCT], capture_output=True, check=False)
+    ended = trial.returncode < 0  # by a signal
+    if ended:
+        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"
+    return ended
+
+
+def _announces(feature: str) -> bool:
+    with suppress(OSError):
+        return feature in Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    return False
+
+
+# From malloc.h and mman.h
+_TRIM_THRESHOLD, _MMAP_MAX, _NEVER = -1, -4, -1
+_HUGE_PAGES, _HUGE_PAGE = 14, 2 << 20
+_MOST = 4 << 30
+
+
+def keep_memory() -> None:
+    """Ask glibc to keep freed memory for the next step, in huge pages; elsewhere there is nothing to do.
+
+    Every step makes and drops the same large arrays. By default the C library gives each of them back to the
+    system and gets it anew, page by page, which takes longer than computing what is in it. It holds for the whole process, and for good.
+    """
+    if sys.platform != "linux":
+        return
+    with suppress(OSError, AttributeError, ValueError):
+        library = ctypes.CDLL(None)
+        library.gnu_get_libc_version  # noqa: B018 (other C libraries do not have it)
+        library.mallopt(_TRIM_THRESHOLD, _NEVER)
+        library.mallopt(_MMAP_MAX, 0)
+        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        _prefer_huge_pages(library, min(_MOST, physical // 2))
+
+
+def _prefer_huge_pages(library: ctypes.CDLL, size: int) -> None:
+    """Say so of the next ``size`` bytes of the heap, which stay empty until somebody needs them."""
+    library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    library.free.argtypes = [ctypes.c_void_p]
+    library.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    begin = library.malloc(size)
+    if begin:
+        aligned = -(-begin // _HUGE_PAGE) * _HUGE_PAGE
+        library.madvise(aligned, (begin + size - aligned) // _HUGE_PAGE * _HUGE_PAGE, _HUGE_PAGES)
+        library.free(begin)
