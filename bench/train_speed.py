@@ -497,7 +497,9 @@ def show_speed(speeds: dict[str, Speed], peak: float) -> float:
         f"  achieved {ours.flops / 1e9:.1f} GFLOP/s of {peak / 1e9:.1f} peak ({ours.flops / peak:.0%}), "
         "counting useful work alone"
     )
-    fastest = max((name for name in speeds if not name.startswith(OURS)), key=lambda name: speeds[name].tokens)
+    fastest = max(
+        (name for name in speeds if not name.startswith(OURS)), key=lambda name: speeds[name].tokens
+    )
     print(f"  fastest peer: {fastest}")
     return ours.tokens / speeds[fastest].tokens
 

@@ -173,7 +173,7 @@ def test_a_pair_repeated_in_another_part(tmp_path):
 def test_leaked_pairs_are_found(tmp_path):
     others = {
         "validation": corpus(tmp_path, [("a new dog", "the sees"), CLEAN[12]], "valid"),
-        "test": corpus(tmp_path, [CLEAN[0], (CLEAN[1][0], "the sees"), CLEAN[2]], "test"),
+        "test": corpus(tmp_path, [CLEAN[0], ("a new cat", "the sees"), CLEAN[2]], "test"),
     }
     report = Doctor().examine(corpus(tmp_path, [*CLEAN, ("new", "neu")]), others)
     found = finding(report, "validation or test pairs among the training pairs")
@@ -187,10 +187,24 @@ def test_leaked_pairs_are_found(tmp_path):
     assert found.examples[0].text == CLEAN[12][0]
 
 
+def test_a_known_source_with_another_target_is_found(tmp_path):
+    valid = corpus(tmp_path, [("a new dog", "the sees"), (CLEAN[7][0], "the sees")], "valid")
+    found = finding(Doctor().examine(corpus(tmp_path, CLEAN), {"validation": valid}), "with another target")
+    assert [(example.line, example.text) for example in found.examples] == [(2, CLEAN[7][0])]
+
+
+def test_lines_of_test_data_that_are_left_out_are_named(tmp_path):
+    pairs = [("a new dog", "the sees"), (b"\xff", "broken"), ("the cat", ""), ("the dog", "a cat")]
+    report = Doctor().examine(corpus(tmp_path, CLEAN), {"test": corpus(tmp_path, pairs, "test")})
+    found = finding(report, "empty or broken UTF-8")
+    assert [example.line for example in found.examples] == [2, 3]
+    assert report.dropped == 0  # of training
+
+
 def test_unseen_characters_are_found(tmp_path):
     others = {
         "validation": corpus(tmp_path, [("the dog", "a cat"), ("Ω dog жΩ", "Ω cat")], "valid"),
-        "test": corpus(tmp_path, [("the dog", "a Ω"), (b"\xff", "broken"), ("the cat", "a dog")], "test"),
+        "test": corpus(tmp_path, [("the dog", "a Ω"), ("the cat", "a dog")], "test"),
         "third": corpus(tmp_path, [("the cat", "a cat")], "third"),
     }
     report = Doctor().examine(corpus(tmp_path, CLEAN), others)

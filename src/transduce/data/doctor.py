@@ -89,6 +89,13 @@ class Doctor:
         self.leaked = Finding(
             "validation or test pairs among the training pairs", "remove them from training"
         )
+        self.leaked_sources = Finding(
+            "validation or test sources that training knows with another target",
+            "remove them from training, or accept that these are easier",
+        )
+        self.unfit = Finding(
+            "validation or test lines that are empty or broken UTF-8", "mend them: they are left out"
+        )
         self.unseen = Finding(
             "validation or test lines with characters never seen in training",
             "train on more text, or on bytes",
@@ -96,6 +103,7 @@ class Doctor:
         self._characters = Characters(), Characters()  # of sources, of targets
         self._unseen: dict[str, float] = {}
         self._hashes: list[Hashes] = []
+        self._source_hashes: list[Hashes] = []
         self._places: list[tuple[str, npt.NDArray[np.int64]]] = []  # where each hash's pair came from
         self._ratios: npt.NDArray[np.float64] = np.empty(0)  # of lengths, lately
 
@@ -112,9 +120,9 @@ class Doctor:
         if not self.unequal.count:
             for chunk in train.chunks():
                 self.treat(chunk)
-            seen = self._find_repeated()
+            seen, sources = self._find_repeated(), _in_order(self._source_hashes)
             for name, corpus in others.items():
-                self._compare(name, corpus, seen)
+                self._compare(name, corpus, seen, sources)
         return self.report()
 
     def treat(self, chunk: Chunk) -> CleanChunk:
@@ -126,7 +134,8 @@ class Doctor:
         if kept.sources:
             self._look(kept, chunk.where)
             self._compare_lengths(kept, chunk.where)
-            self._hashes.append(_hashes(kept))
+            self._hashes.append(_pair_hashes(kept))
+            self._source_hashes.append(_source_hashes(kept))
             self._places.append((chunk.where, np.array(kept.lines)))
             for characters, texts in zip(self._characters, kept[:2], strict=True):
                 characters.add(texts)
@@ -141,7 +150,7 @@ class Doctor:
 
     def _find_repeated(self) -> Hashes:
         """Note pairs that stand in several places; gives the hashes of all pairs, sorted."""
-        seen = np.sort(np.concatenate(self._hashes)) if self._hashes else np.empty(0, np.int64)
+        seen = _in_order(self._hashes)
         several = np.unique(seen[1:][seen[1:] == seen[:-1]])
         met: set[int] = set()
         for hashes, (where, lines) in zip(self._hashes, self._places, strict=True):
@@ -152,8 +161,7 @@ class Doctor:
         return seen
 
     def _note_dropped(self, chunk: Chunk, kept: CleanChunk) -> None:
-        last = chunk.first_line + len(chunk.sources)
-        for line in sorted(set(range(chunk.first_line, last)) - set(kept.lines)):
+        for line in _missing_lines(chunk, kept):
             offset = line - chunk.first_line
             try:
                 text = (chunk.sources[offset].decode().strip(), chunk.targets[offset].decode().strip())
@@ -198,13 +206,20 @@ class Doctor:
             for offset in np.flatnonzero(found).tolist():
                 finding.add(where, kept.lines[offset], kept.sources[offset])
 
-    def _compare(self, name: str, corpus: Corpus, seen: Hashes) -> None:
+    def _compare(self, name: str, corpus: Corpus, seen: Hashes, sources: Hashes) -> None:
         """Look for pairs of another corpus that training knows, and for characters it does not know."""
         total = unseen = 0
         for chunk in corpus.chunks():
             kept, where = usable(chunk), f"{name} {chunk.where}"
-            for offset in np.flatnonzero(_among(_hashes(kept), seen)).tolist():
-                self.leaked.add(where, kept.lines[offset], kept.sources[offset])
+            for line in _missing_lines(chunk, kept):
+                self.unfit.add(where, line, "")
+            known = _among(_pair_hashes(kept), seen)
+            for finding, found in (
+                (self.leaked, known),
+                (self.leaked_sources, ~known & _among(_source_hashes(kept), sources)),
+            ):
+                for offset in np.flatnonzero(found).tolist():
+                    finding.add(where, kept.lines[offset], kept.sources[offset])
             new: dict[int, str] = {}
             for characters, texts in zip(self._characters, kept[:2], strict=True):
                 total += sum(map(len, texts))
@@ -216,7 +231,21 @@ class Doctor:
         self._unseen[name] = unseen / total if total else 0.0
 
 
-def _hashes(kept: CleanChunk) -> Hashes:
+def _missing_lines(chunk: Chunk, kept: CleanChunk) -> list[int]:
+    """Which lines of a chunk are not among the usable ones."""
+    last = chunk.first_line + len(chunk.sources)
+    return sorted(set(range(chunk.first_line, last)) - set(kept.lines))
+
+
+def _in_order(hashes: list[Hashes]) -> Hashes:
+    return np.sort(np.concatenate(hashes)) if hashes else np.empty(0, np.int64)
+
+
+def _source_hashes(kept: CleanChunk) -> Hashes:
+    return np.fromiter(map(hash, map(normalize, kept.sources)), np.int64, len(kept.sources))
+
+
+def _pair_hashes(kept: CleanChunk) -> Hashes:
     """Of each pair, as tokenizers see it."""
     pairs = zip(map(normalize, kept.sources), map(normalize, kept.targets), strict=True)
     return np.fromiter(map(hash, pairs), np.int64, len(kept.sources))
