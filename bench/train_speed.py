@@ -36,12 +36,12 @@ from transduce.data.corpus import AlignedFiles, Corpus
 from transduce.data.prepare import clean_lines, prepare
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.interop.torch_nn import export_stacks
+from transduce.machine import keep_memory
 from transduce.models.build import build
 from transduce.models.transformer import Transformer
 from transduce.nn.masks import causal_mask
 from transduce.nn.positional import sinusoids
 from transduce.training.checkpoint import Progress
-from transduce.machine import keep_memory
 from transduce.training.objective import Indices, SequenceToSequence
 from transduce.training.schedule import make_schedule
 from transduce.training.trainer import Trainer
@@ -484,7 +484,7 @@ def _resident(key: str) -> int:
 
 
 def show_speed(speeds: dict[str, Speed], peak: float) -> float:
-    """Prints the table; the ratio of ours, in the precision that `train` would choose, to the fastest peer."""
+    """Prints the table; the ratio of ours, in the precision `train` would choose, to the fastest peer."""
     ours = max((speeds[name] for name in (OURS, OURS + BF16)), key=lambda speed: speed.tokens)
     print(f"  {'':<30}tokens/s   GFLOP/s   ours is   peak memory   ours is")
     for name, speed in speeds.items():

@@ -1,4 +1,4 @@
-"""What the machine needs to be told: to keep memory, and to leave instructions alone that it does not have."""
+"""What the machine needs to be told: to keep memory, and not to use instructions it does not have."""
 
 import ctypes
 import os
@@ -21,7 +21,9 @@ def lacks_announced_instructions() -> bool:
     """
     if "ONEDNN_MAX_CPU_ISA" in os.environ or not _announces("amx_tile"):
         return False
-    trial = subprocess.run([sys.executable, "-c", _BFLOAT16_PRODUCT], capture_output=True, check=False)
+    trial = subprocess.run(  # noqa: S603 (our own program)
+        [sys.executable, "-c", _BFLOAT16_PRODUCT], capture_output=True, check=False
+    )
     ended = trial.returncode < 0  # by a signal
     if ended:
         os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"
@@ -44,7 +46,9 @@ def keep_memory() -> None:
     """Ask glibc to keep freed memory for the next step, in huge pages; elsewhere there is nothing to do.
 
     Every step makes and drops the same large arrays. By default the C library gives each of them back to the
-    system and gets it anew, page by page, which takes longer than computing what is in it. It holds for the whole process, and for good.
+    system and gets it anew, page by page, which takes longer than computing what is in it.
+
+    It holds for the whole process, and for good.
     """
     if sys.platform != "linux":
         return

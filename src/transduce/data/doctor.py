@@ -214,11 +214,11 @@ class Doctor:
             for line in _missing_lines(chunk, kept):
                 self.unfit.add(where, line, "")
             known = _among(_pair_hashes(kept), seen)
-            for finding, found in (
+            for finding, leaks in (
                 (self.leaked, known),
                 (self.leaked_sources, ~known & _among(_source_hashes(kept), sources)),
             ):
-                for offset in np.flatnonzero(found).tolist():
+                for offset in np.flatnonzero(leaks).tolist():
                     finding.add(where, kept.lines[offset], kept.sources[offset])
             new: dict[int, str] = {}
             for characters, texts in zip(self._characters, kept[:2], strict=True):

@@ -29,12 +29,12 @@ from transduce.data.prepared import Pairs
 from transduce.data.report import print_report
 from transduce.data.tokenizer import Kind, Tokenizer
 from transduce.errors import DataError, TrainingError
+from transduce.machine import keep_memory
 from transduce.models.build import build
 from transduce.models.transformer import Transformer
 from transduce.training import checkpoint
 from transduce.training.choices import Wishes, choose, steps_of_epochs
 from transduce.training.distributed import Team
-from transduce.machine import keep_memory
 from transduce.training.objective import SequenceToSequence
 from transduce.training.optimizer import freeze
 from transduce.training.probe import measure_precision, probe
