@@ -88,6 +88,44 @@ def test_step_by_step_equals_the_whole_after_any_selection(variant, moves, capac
         assert state.length == target.size(1)
 
 
+@given(variant=variants, widths=st.lists(st.integers(1, 4), min_size=1, max_size=4), seed=st.integers(0, 99))
+@settings(max_examples=40)
+def test_targets_that_share_a_source_are_like_targets_that_do_not(variant, widths, seed):
+    """Beams: any number of targets a source, sources that leave, targets taken several times."""
+    model, generator = small_model(**variant), torch.Generator().manual_seed(seed)
+    memory = model.encode(random_tokens(3, 6))
+    together, apart = model.start(memory), model.start(memory)
+    sources, old = 3, 1
+    for step, width in enumerate(widths):
+        tokens = random_tokens(sources * old, seed=step)
+        torch.testing.assert_close(model.step(tokens, together), model.step(tokens, apart), atol=1e-5, rtol=0)
+        kept = torch.randperm(sources, generator=generator)[: max(1, sources - step % 2)]
+        grid = kept[:, None] * old + torch.randint(old, (len(kept), width), generator=generator)
+        together.select(grid)
+        apart.select(grid.flatten())
+        sources, old = len(kept), width
+    tokens = random_tokens(sources * old)
+    record: list[torch.Tensor] = []
+    logits = model.step(tokens, together, record)
+    torch.testing.assert_close(logits, model.step(tokens, apart), atol=1e-5, rtol=0)
+    assert [layer.shape for layer in record] == [(sources * old, model.config.heads, 6)] * len(record)
+    assert len(record) == model.config.decoder_layers
+    torch.testing.assert_close(record[0].sum(-1), torch.ones(sources * old, model.config.heads))
+
+
+def test_a_state_leaves_the_memory_it_started_from_alone():
+    model = small_model()
+    source = random_tokens(3, 6)
+    source[0, 3:] = 0
+    memory = model.encode(source)
+    before = memory.mask.clone(), memory.states.clone()
+    state = model.start(memory)
+    model.step(random_tokens(3), state)
+    state.select(torch.tensor([2, 1]))
+    assert torch.equal(memory.mask, before[0])
+    assert torch.equal(memory.states, before[1])
+
+
 def test_a_batch_that_has_become_empty():
     model = small_model()
     state = model.start(model.encode(random_tokens(2, 4)))
@@ -103,7 +141,7 @@ def test_the_wrong_number_of_rows_is_refused_and_spoils_nothing():
     source, tokens = random_tokens(2, 4), random_tokens(2)
     state = model.start(model.encode(source))
     for wrong in (random_tokens(3), random_tokens(1), tokens[:, None]):
-        with pytest.raises(ValueError, match="2 sentences are under way"):
+        with pytest.raises(ValueError, match="2 targets are under way"):
             model.step(wrong, state)
     torch.testing.assert_close(model.step(tokens, state), model(source, tokens[:, None])[:, 0])
     with pytest.raises(ValueError, match="1 sources, but 3 targets"):

@@ -94,19 +94,25 @@ class Transformer(nn.Module):
         )
         return decoded
 
+    @torch.no_grad()
     def start(self, memory: Memory, capacity: int = 128) -> DecoderState:
         """Before the first target token; room is set aside for ``capacity`` tokens, and grows if need be."""
         return self.decoder.start(memory.states, memory.mask, capacity)
 
     @torch.no_grad()
-    def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Read one target token a row, (batch,) → logits of the next one, (batch, vocabulary)."""
-        if tokens.shape != state.memory_mask.shape[:1]:
-            raise ValueError(
-                f"{len(state.memory_mask)} sentences are under way, but tokens are {tuple(tokens.shape)}"
-            )
+    def step(self, tokens: Tensor, state: DecoderState, record: list[Tensor] | None = None) -> Tensor:
+        """Read one token a target, (targets,) → logits of the next one, (targets, vocabulary).
+
+        ``record`` receives each layer's attention to the source: (targets, heads, source).
+        """
+        if tokens.shape != (state.targets,):
+            raise ValueError(f"{state.targets} targets are under way, but tokens are {tuple(tokens.shape)}")
         x = self.dropout(self.target_positions(self.target_embedding(tokens[:, None]), state.length))
-        return self.output.logits(self.decoder.step(x, state)[:, 0])
+        weights: list[Tensor] | None = None if record is None else []
+        decoded = self.decoder.step(x.view(-1, state.width, x.size(-1)), state, weights)
+        if record is not None and weights is not None:
+            record += [layer.transpose(1, 2).flatten(0, 1) for layer in weights]
+        return self.output.logits(decoded.flatten(0, 1))
 
     @torch.no_grad()
     def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
@@ -118,7 +124,7 @@ class Transformer(nn.Module):
     @property
     def device(self) -> torch.device:
         """Where it computes."""
-        return self.output.weight.device
+        return self.target_embedding.weight.device
 
     @property
     def max_length(self) -> int | None:

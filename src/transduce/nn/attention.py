@@ -18,6 +18,9 @@ from transduce.nn.positional import RotaryPositions
 from transduce.nn.state import KeyValue, KeyValueCache
 
 
+FEW = 8  # queries
+
+
 class Attended(NamedTuple):
     """What attention gives: the values, mixed, and in what proportions."""
 
@@ -72,6 +75,14 @@ def fast_attention(
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
 
 
+def _few(query: Tensor) -> bool:
+    """Whether the queries are so few that on the CPU the equation is faster than the kernel.
+
+    So they are in decoding: one for each target under way.
+    """
+    return query.device.type == "cpu" and query.size(-2) <= FEW and not torch.is_grad_enabled()
+
+
 class AdditiveAttention(nn.Module):
     """Attention scored by a small network: ``vᵀ tanh(q W_q + k W_k)`` (Bahdanau et al., 2015)."""
 
@@ -124,7 +135,8 @@ class MultiHeadAttention(nn.Module):
 
         The weights, (batch, heads, query, key), are appended to ``record`` if there is one.
         """
-        if record is None and not (self.training and self.dropout.p):
+        drops = self.training and self.dropout.p > 0
+        if record is None and not drops and not _few(query):
             values = fast_attention(query, key, value, mask)
         else:
             weights = scaled_dot_product_attention(query, key, value, mask).weights

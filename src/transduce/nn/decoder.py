@@ -33,16 +33,34 @@ class DecoderLayer(nn.Module):
         mask: Tensor | None,
         memory_mask: Tensor | None,
         *,
-        cache: KeyValueCache | None = None,
         self_record: list[Tensor] | None = None,
         memory_record: list[Tensor] | None = None,
     ) -> Tensor:
         """(batch, target, d_model) → the same."""
-        x = self.around_self_attention(
-            x, lambda x: self.self_attention(x, mask, cache=cache, record=self_record)
-        )
+        x = self.around_self_attention(x, lambda x: self.self_attention(x, mask, record=self_record))
         x = self.around_memory_attention(
             x, lambda x: self.memory_attention(x, memory, memory_mask, record=memory_record)
+        )
+        x = self.around_feed_forward(x, self.feed_forward)
+        return x
+
+    def step(
+        self,
+        x: Tensor,
+        memory: KeyValue,
+        memory_mask: Tensor,
+        cache: KeyValueCache,
+        record: list[Tensor] | None = None,
+    ) -> Tensor:
+        """One position more of every target, x (sources, width, d_model) → the same.
+
+        Each target has its own past, and those of one source look at it together.
+        """
+        x = self.around_self_attention(
+            x, lambda x: self.self_attention(x.reshape(-1, 1, x.size(-1)), cache=cache).view_as(x)
+        )
+        x = self.around_memory_attention(
+            x, lambda x: self.memory_attention(x, memory, memory_mask, record=record)
         )
         x = self.around_feed_forward(x, self.feed_forward)
         return x
@@ -80,14 +98,17 @@ class Decoder(nn.Module):
         """Before the first position; room is set aside for ``capacity`` of them."""
         return DecoderState(
             memory=[layer.memory_attention.keys_values(memory) for layer in self.layers],
-            memory_mask=memory_mask,
+            memory_mask=memory_mask.clone(),  # the state changes in place, and the memory is the caller's
             caches=[KeyValueCache(capacity) for _ in self.layers],
         )
 
-    def step(self, x: Tensor, state: DecoderState) -> Tensor:
-        """The next position, x (batch, 1, d_model) → (batch, 1, d_model); all before it are in the state."""
+    def step(self, x: Tensor, state: DecoderState, record: list[Tensor] | None = None) -> Tensor:
+        """The next position, x (sources, width, d_model) → the same; all before it are in the state.
+
+        ``record`` receives each layer's attention to the source: (sources, heads, width, source).
+        """
         for layer, memory, cache in zip(self.layers, state.memory, state.caches, strict=True):
-            x = layer(x, memory, None, state.memory_mask, cache=cache)
+            x = layer.step(x, memory, state.memory_mask, cache, record)
         return self._finish(x)
 
     def _finish(self, x: Tensor) -> Tensor:

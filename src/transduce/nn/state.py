@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -13,8 +14,25 @@ class KeyValue(NamedTuple):
     value: Tensor  # (batch, heads, length, d_v)
 
     def select(self, rows: Tensor) -> "KeyValue":
-        """Keep these rows of the batch, in this order; a row may be taken several times."""
-        return KeyValue(self.key.index_select(0, rows), self.value.index_select(0, rows))
+        """Keep these rows of the batch, in this order; a row may be taken several times.
+
+        What is there is overwritten, as far as it suffices: rows that stay where they are cost nothing.
+        """
+        return KeyValue(*(select_rows(part, rows) for part in self))
+
+
+def select_rows(held: Tensor, rows: Tensor, filled: int | None = None) -> Tensor:
+    """Rows (rows,) of ``held`` (batch, heads, length, width), moved inside it if there is room.
+
+    Only the first ``filled`` positions count.
+    """
+    if len(rows) > len(held):
+        return held.index_select(0, rows)
+    moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero().squeeze(1)
+    if len(moved):
+        part = held[:, :, :filled]
+        part[moved] = part[rows[moved]]
+    return held[: len(rows)]
 
 
 class KeyValueCache:
@@ -38,12 +56,8 @@ class KeyValueCache:
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows of the batch, in this order."""
-        if self._buffer is None:
-            return
-        kept = self._filled().select(rows)
-        self._buffer = KeyValue(*(self._empty_like(part) for part in kept))
-        for held, part in zip(self._buffer, kept, strict=True):
-            held[:, :, : self.length] = part
+        if self._buffer is not None:
+            self._buffer = KeyValue(*(select_rows(part, rows, self.length) for part in self._buffer))
 
     def _filled(self) -> KeyValue:
         assert self._buffer is not None  # noqa: S101
@@ -66,11 +80,17 @@ class KeyValueCache:
 
 @dataclass
 class DecoderState:
-    """One decoder in the middle of its sentences: a row for each of them."""
+    """One decoder in the middle of its sentences: for each source, ``width`` targets under way."""
 
-    memory: list[KeyValue]  # the source, as every layer sees it
-    memory_mask: Tensor  # (batch, 1, 1, source)
-    caches: list[KeyValueCache]  # the target so far, a layer each
+    memory: list[KeyValue]  # the sources, as every layer sees them
+    memory_mask: Tensor  # (sources, 1, 1, source)
+    caches: list[KeyValueCache]  # the targets so far, a layer each; a row for each target
+    width: int = 1
+
+    @property
+    def targets(self) -> int:
+        """How many are under way."""
+        return len(self.memory_mask) * self.width
 
     @property
     def length(self) -> int:
@@ -78,11 +98,15 @@ class DecoderState:
         return self.caches[0].length if self.caches else 0
 
     def select(self, rows: Tensor) -> None:
-        """Keep these rows, in this order: beams that go on, sentences that are not finished.
+        """Keep these targets, in this order: beams that go on, sentences that are not finished.
 
-        rows (new batch,), indices into the old batch; a row may be taken several times.
+        rows (targets,), each with a source of its own from then on; or (sources, width), where those of a row
+        must share their source, which is kept only once. A target may be taken several times.
         """
-        self.memory = [layer.select(rows) for layer in self.memory]
-        self.memory_mask = self.memory_mask.index_select(0, rows)
+        grid = rows if rows.dim() > 1 else rows[:, None]
+        sources = grid[:, 0] // self.width
+        self.width = grid.size(1)
+        self.memory = [layer.select(sources) for layer in self.memory]
+        self.memory_mask = select_rows(self.memory_mask, sources)
         for cache in self.caches:
-            cache.select(rows)
+            cache.select(grid.flatten())
