@@ -26,7 +26,7 @@ class Toy:
     def start(self, memory, capacity=8):
         return ToyState(memory, [() for _ in memory])
 
-    def step(self, tokens, state):
+    def step(self, tokens, state, record=None):
         state.said = [(*said, int(token)) for said, token in zip(state.said, tokens, strict=True)]
         return torch.stack(
             [
@@ -49,6 +49,7 @@ class ToyState:
         return len(self.said[0])
 
     def select(self, rows):
+        rows = rows.flatten()
         self.source, self.said = self.source[rows], [self.said[row] for row in rows.tolist()]
 
 

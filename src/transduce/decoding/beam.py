@@ -1,38 +1,18 @@
 """Beam search: the most likely targets, a few of them at a time (section 6.1: four, α = 0.6)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from transduce.decoding.penalties import LengthPenalty, paper_penalty
+from transduce.config import Vocabulary
+from transduce.decoding.candidates import Candidates, Chooser, choose_best
+from transduce.decoding.hypotheses import Beams, Hypothesis
+from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
+from transduce.decoding.rules import Rule, unspeakable
+from transduce.decoding.trace import Trace, Tracer
 from transduce.models.protocol import SequenceModel
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A target that was found."""
-
-    tokens: list[int]  # without ``eos``
-    log_probabilities: list[float]  # a token each, and ``eos`` unless it was cut off
-    score: float  # their sum over the length penalty
-
-
-@dataclass
-class _Beams:
-    """The hypotheses that go on: ``width`` of them for each sentence that is not done."""
-
-    sentences: list[int]  # which of the batch
-    sums: Tensor  # (sentences, width), log-probabilities
-    tokens: Tensor  # (sentences, width, length)
-    steps: Tensor  # (sentences, width, length), the log-probability of each token
-
-    def hypothesis(self, row: int, beam: int, penalty: LengthPenalty) -> Hypothesis:
-        """One of them, ended here."""
-        tokens, steps = self.tokens[row, beam].tolist(), self.steps[row, beam].tolist()
-        return Hypothesis(tokens, steps, float(self.sums[row, beam]) / penalty(len(steps)))
 
 
 @torch.inference_mode()
@@ -43,91 +23,134 @@ def beam_search(
     *,
     beam: int = 4,
     penalty: LengthPenalty | None = None,
+    coverage: float = 0.0,
+    rules: Sequence[Rule] = (),
+    choose: Chooser = choose_best,
+    trace: Trace | None = None,
 ) -> list[list[Hypothesis]]:
     """For each source, (batch, source), the ``beam`` best targets that were found, best first.
 
     A target is at most as long as its sentence's ``max_lengths``, ``eos`` included; one that has not ended
-    there is cut off. Padding and ``bos`` are never said. A sentence is done, and leaves the batch, when what
-    is still under way cannot become better than what it has; with a beam as wide as the space, that is
-    exhaustive search.
+    there is cut off. Padding and ``bos`` are never said, nor what the ``rules`` forbid. A sentence is done,
+    and leaves the batch, when what is still under way cannot become better than what it has; with a beam as
+    wide as the space, that is exhaustive search. A beam of one is greedy search: it ends with the first
+    ``eos``. ``trace`` receives every candidate of every step, if there is one source.
     """
-    penalty = penalty or paper_penalty()
-    special, device = model.vocabulary, source.device
-    done: list[list[Hypothesis]] = [[] for _ in source]
+    search = _Search(model.vocabulary, source, max_lengths, beam, penalty or paper_penalty(), coverage)
+    tracer = Tracer(trace, search.penalty) if trace is not None else None
+    forbid = (unspeakable(model.vocabulary), *rules)
     state = model.start(model.encode(source), max(max_lengths, default=1))
-    unspeakable = sorted({special.pad, special.bos} - {special.eos})
-    empty = torch.empty(len(source), 1, 0, device=device)
-    beams = _Beams(list(range(len(source))), torch.zeros(len(source), 1, device=device), empty.long(), empty)
-    last = torch.full((len(source),), special.bos, device=device)
-    while beams.sentences:
-        steps = model.step(last, state).float().log_softmax(dim=-1)
-        steps[:, unspeakable] = -torch.inf
-        beams, rows = _extend(beams, steps, special.eos, done, beam, penalty)
-        going = [
-            row
-            for row, sentence in enumerate(beams.sentences)
-            if not _is_done(beams, row, done[sentence], beam, penalty, max_lengths[sentence])
-        ]
-        keep = torch.tensor(going, dtype=torch.long, device=device)
-        beams = _Beams(
-            [beams.sentences[row] for row in going], beams.sums[keep], beams.tokens[keep], beams.steps[keep]
-        )
-        last = beams.tokens[:, :, -1].flatten()
-        state.select(rows[keep].flatten())
-    return done
+    last = source.new_full((len(source),), model.vocabulary.bos)
+    while search.beams.sentences:
+        beams = search.beams
+        seen: list[Tensor] | None = [] if coverage else None
+        scores = model.step(last, state, seen).float()
+        scores = scores.view(*beams.sums.shape, -1)
+        offsets = beams.sums - scores.logsumexp(dim=-1)
+        if seen and beams.coverage is not None:
+            beams.coverage += torch.stack(seen).mean(dim=(0, 2)).view_as(beams.coverage)
+        for rule in forbid:
+            rule(scores, beams)
+        wanted = min(2 * beam, scores[0].numel())  # each hypothesis ends in one way: enough of these do not
+        chosen = choose(scores, offsets, beams, wanted)
+        rows = search.extend(chosen, tracer)
+        last = search.beams.tokens[:, :, -1].flatten()
+        state.select(rows)
+    return search.done
 
 
-def _extend(
-    beams: _Beams, steps: Tensor, eos: int, done: list[list[Hypothesis]], beam: int, penalty: LengthPenalty
-) -> tuple[_Beams, Tensor]:
-    """One token more, given the log-probabilities ``steps`` of all, (rows, vocabulary).
+class _Search:
+    """What was found, and what is under way."""
 
-    Ended hypotheses among the ``beam`` best go to ``done``. Gives those that go on, (sentences, ≤ beam), and
-    the row of the state each comes from.
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        source: Tensor,
+        max_lengths: Sequence[int],
+        beam: int,
+        penalty: LengthPenalty,
+        coverage: float,
+    ) -> None:
+        self.eos, self.max_lengths, self.beam = vocabulary.eos, max_lengths, beam
+        self.penalty, self.coverage = penalty, coverage
+        self.real = source != vocabulary.pad  # (sentences, source)
+        self.done: list[list[Hypothesis]] = [[] for _ in source]
+        self.beams = Beams.start(source, covering=coverage > 0)
+
+    def extend(self, chosen: Candidates, tracer: Tracer | None) -> Tensor:
+        """One token more. Ended hypotheses among the ``beam`` best are done.
+
+        Gives the rows of the state from which those come that go on: (sentences, width).
+        """
+        width = self.beams.sums.size(1)
+        grown = self.beams.grow(chosen.parents, chosen.tokens, chosen.sums)
+        ends = chosen.tokens == self.eos
+        for row, rank in ends[:, : self.beam].nonzero().tolist():
+            self._finish(grown, row, rank, ended=True)
+        going_on = min(self.beam, chosen.tokens.size(1) - width)
+        order = ends.int().argsort(dim=1, stable=True)[:, :going_on]
+        if going_on == width:
+            order = order.gather(1, _settle(chosen.parents.gather(1, order)))
+        if tracer:
+            tracer.note(chosen, ends[:, : self.beam], order)
+        highest = grown.sums.gather(1, order).amax(dim=1).tolist()
+        kept = _closed_up([not self._is_done(grown, row, order, high) for row, high in enumerate(highest)])
+        sentences = torch.tensor(kept, dtype=torch.long, device=order.device)
+        order = order[sentences]
+        self.beams = grown.take(sentences, order)
+        return sentences[:, None] * width + chosen.parents[sentences].gather(1, order)
+
+    def _is_done(self, grown: Beams, row: int, order: Tensor, highest: float) -> bool:
+        """Whether nothing better can come; at the greatest length, what is under way is taken as it is."""
+        sentence = grown.sentences[row]
+        done, most = self.done[sentence], self.max_lengths[sentence]
+        if grown.length >= most:
+            if not (self.beam == 1 and done):
+                for rank in order[row].tolist():
+                    self._finish(grown, row, rank, ended=False)
+            return True
+        if self.beam == 1 and done:
+            return True
+        # Sums only fall; the penalty of a length to come that flatters them most is at one of its ends.
+        best = highest / max(self.penalty(grown.length + 1), self.penalty(most))
+        return len(done) == self.beam and done[-1].score >= best
+
+    def _finish(self, grown: Beams, row: int, rank: int, *, ended: bool) -> None:
+        total = float(grown.sums[row, rank])
+        if total == -torch.inf:
+            return
+        sentence = grown.sentences[row]
+        done, score = self.done[sentence], total / self.penalty(grown.length)
+        if grown.coverage is not None:
+            got = grown.coverage[row, rank][self.real[sentence]]
+            score += self.coverage * coverage_penalty(got)
+        if len(done) == self.beam and score <= done[-1].score:
+            return
+        tokens, steps = grown.tokens[row, rank].tolist(), grown.steps[row, rank].tolist()
+        done.append(Hypothesis(tokens[:-1] if ended else tokens, steps, score))
+        done.sort(key=lambda one: -one.score)
+        del done[self.beam :]
+
+
+def _settle(parents: Tensor) -> Tensor:
+    """An order of children, (sentences, width), in which each parent's first child has its parent's place.
+
+    What a state remembers of a hypothesis then stays where it is, but for those that gave way to others.
     """
-    sentences, width = beams.sums.shape
-    steps = steps.view(sentences, width, -1)
-    vocabulary = steps.size(-1)
-    candidates = (beams.sums[:, :, None] + steps).flatten(1)
-    # Each of the hypotheses ends in one way: among twice as many candidates enough do not end.
-    sums, places = candidates.topk(min(2 * beam, candidates.size(1)), dim=1)
-    parents, tokens = places // vocabulary, places % vocabulary
-    new = _grow(beams, parents, tokens, sums, steps.flatten(1).gather(1, places))
-    ends = tokens == eos
-    for row, rank in ends[:, :beam].nonzero().tolist():
-        if sums[row, rank] > -torch.inf:
-            found = new.hypothesis(row, rank, penalty)
-            sentence = done[beams.sentences[row]]
-            sentence.append(Hypothesis(found.tokens[:-1], found.log_probabilities, found.score))
-            sentence.sort(key=lambda one: -one.score)
-            del sentence[beam:]
-    order = ends.int().argsort(dim=1, stable=True)[:, : min(beam, candidates.size(1) - width)]
-    rows = torch.arange(sentences, device=sums.device)[:, None]
-    kept = _Beams(beams.sentences, sums[rows, order], new.tokens[rows, order], new.steps[rows, order])
-    return kept, rows * width + parents[rows, order]
-
-
-def _grow(beams: _Beams, parents: Tensor, tokens: Tensor, sums: Tensor, steps: Tensor) -> _Beams:
-    rows = torch.arange(len(parents), device=parents.device)[:, None]
-    return _Beams(
-        beams.sentences,
-        sums,
-        torch.cat([beams.tokens[rows, parents], tokens[:, :, None]], dim=2),
-        torch.cat([beams.steps[rows, parents], steps[:, :, None]], dim=2),
+    width = parents.size(1)
+    earlier = torch.ones(width, width, dtype=torch.bool, device=parents.device).tril(-1)
+    later_child = ((parents[:, :, None] == parents[:, None, :]) & earlier).any(dim=2)
+    taken = torch.zeros_like(later_child).scatter(1, parents, True)
+    free = taken.int().argsort(dim=1, stable=True)  # free places first
+    place = torch.where(later_child, free.gather(1, (later_child.cumsum(1) - 1).clamp(min=0)), parents)
+    return torch.empty_like(place).scatter(
+        1, place, torch.arange(width, device=place.device).expand_as(place)
     )
 
 
-def _is_done(
-    beams: _Beams, row: int, done: list[Hypothesis], beam: int, penalty: LengthPenalty, max_length: int
-) -> bool:
-    """Whether nothing better can come; at the greatest length, what is under way is taken as it is."""
-    length = beams.tokens.size(2)
-    if length >= max_length:
-        real = (beams.sums[row] > -torch.inf).nonzero().squeeze(1).tolist()
-        done += [beams.hypothesis(row, rank, penalty) for rank in real]
-        done.sort(key=lambda one: -one.score)
-        del done[beam:]
-        return True
-    # Sums only fall; the penalty of the length still to come that flatters them most is at one of its ends.
-    best = float(beams.sums[row, 0]) / max(penalty(length + 1), penalty(max_length))
-    return len(done) == beam and done[-1].score >= best
+def _closed_up(going: list[bool]) -> list[int]:
+    """The rows that go on, in an order in which few of them move: the last ones fill the gaps."""
+    rows = [row for row, goes in enumerate(going) if goes]
+    count = len(rows)
+    tail = iter(row for row in rows if row >= count)
+    return [row if going[row] else next(tail) for row in range(count)]

@@ -10,7 +10,8 @@ import torch
 
 from transduce import artifact
 from transduce.data.tokenizer import Tokenizer
-from transduce.decoding.beam import Hypothesis, beam_search
+from transduce.decoding.beam import beam_search
+from transduce.decoding.hypotheses import Hypothesis
 from transduce.decoding.penalties import paper_penalty
 from transduce.models.protocol import SequenceModel
 

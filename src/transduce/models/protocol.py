@@ -17,7 +17,10 @@ class State(Protocol):
         ...
 
     def select(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order; a row may be taken several times."""
+        """Keep these targets, in this order; a target may be taken several times.
+
+        rows (targets,), or (sources, width) where those of a row share their source, as beams do.
+        """
         ...
 
 
@@ -48,8 +51,10 @@ class SequenceModel(Protocol[MemoryT, StateT]):
         """Before the first target token; room is set aside for ``capacity`` tokens, and grows if need be."""
         ...
 
-    def step(self, tokens: Tensor, state: StateT) -> Tensor:
-        """Read one target token a row, (batch,); gives logits of the next, (batch, target vocabulary).
+    def step(self, tokens: Tensor, state: StateT, record: list[Tensor] | None = None) -> Tensor:
+        """Read one token a target, (targets,); gives logits of the next, (targets, target vocabulary).
+
+        ``record`` receives the attention to the source, (targets, heads, source) a layer.
 
         No token may be padding: a sentence that has ended leaves the batch (``state.select``), or its logits
         are ignored from there on.

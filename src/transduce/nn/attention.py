@@ -17,7 +17,6 @@ from transduce.nn.linear import FusedLinear, Linear
 from transduce.nn.positional import RotaryPositions
 from transduce.nn.state import KeyValue, KeyValueCache
 
-
 FEW = 8  # queries
 
 

@@ -1,0 +1,63 @@
+"""What must not be said, or must: rules over the scores of the next token."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from transduce.config import Vocabulary
+from transduce.decoding.hypotheses import Beams
+
+# Sets what it forbids to −∞ in scores (sentences, width, vocabulary), in place.
+Rule: TypeAlias = Callable[[Tensor, Beams], None]
+
+
+def unspeakable(vocabulary: Vocabulary) -> Rule:
+    """Padding and ``bos`` are no words."""
+    never = sorted({vocabulary.pad, vocabulary.bos} - {vocabulary.eos})
+
+    def rule(scores: Tensor, beams: Beams) -> None:
+        for token in never:
+            scores[:, :, token] = -torch.inf
+
+    return rule
+
+
+def min_length(tokens: int, eos: int) -> Rule:
+    """At least so many tokens before the end."""
+
+    def rule(scores: Tensor, beams: Beams) -> None:
+        if beams.length < tokens:
+            scores[:, :, eos] = -torch.inf
+
+    return rule
+
+
+def no_repeated_ngram(size: int) -> Rule:
+    """No ``size`` tokens in a row twice in one target."""
+
+    def rule(scores: Tensor, beams: Beams) -> None:
+        if beams.length < size:
+            return
+        windows = beams.tokens.unfold(2, size, 1)  # (sentences, width, places, size)
+        now = beams.tokens[:, :, beams.length - size + 1 :]  # the last size − 1 tokens
+        same = (windows[..., :-1] == now[:, :, None]).all(dim=-1)
+        row, beam, place = same.nonzero(as_tuple=True)
+        scores[row, beam, windows[row, beam, place, -1]] = -torch.inf
+
+    return rule
+
+
+def prefix(targets: Sequence[Sequence[int]]) -> Rule:
+    """Each sentence begins with these tokens, whatever the model thinks of them."""
+
+    def rule(scores: Tensor, beams: Beams) -> None:
+        for row, sentence in enumerate(beams.sentences):
+            if beams.length < len(targets[sentence]):
+                token = targets[sentence][beams.length]
+                only = scores[row, :, token].clone()
+                scores[row] = -torch.inf
+                scores[row, :, token] = only
+
+    return rule
