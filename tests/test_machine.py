@@ -33,7 +33,7 @@ def test_freed_memory_is_used_again():
 @pytest.fixture
 def asked_anew(monkeypatch):
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
-    monkeypatch.setattr(machine, "_announces", lambda feature: True)
+    monkeypatch.setattr(machine, "announces", lambda feature: True)
     machine.lacks_announced_instructions.cache_clear()
     yield
     machine.lacks_announced_instructions.cache_clear()

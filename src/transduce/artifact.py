@@ -24,6 +24,8 @@ from transduce.config import Settings, TransformerConfig, Vocabulary, validate
 from transduce.data.tokenizer import JOINT, SOURCE, TARGET, Tokenizer
 from transduce.errors import ArtifactError, ConfigError
 from transduce.models.build import build
+from transduce.models.precision import in_precision
+from transduce.models.protocol import Precision
 from transduce.models.transformer import Transformer
 
 FORMAT = 1
@@ -72,8 +74,11 @@ def save(model: Transformer, folder: str | Path, tokenizer: Tokenizer | None = N
         raise ArtifactError(f"cannot write {folder}: {reason}", remedy) from error
 
 
-def load(folder: str | Path) -> Transformer:
-    """Read a model folder; the model is on the CPU and in evaluation mode."""
+def load(folder: str | Path, *, precision: Precision = "float32") -> Transformer:
+    """Read a model folder; the model is on the CPU and in evaluation mode.
+
+    In another precision than float32 it is for use alone, and ``int8`` cannot be saved again.
+    """
     folder = Path(folder).expanduser()
     path = folder / WEIGHTS
     header = read_header(folder)
@@ -81,7 +86,8 @@ def load(folder: str | Path) -> Transformer:
         shapes = _shapes(_empty(header.model, header.vocabulary))
     except ConfigError as error:
         raise ArtifactError(f"{path}: {error.problem}", "copy the model folder again") from error
-    return assemble(header.model, header.vocabulary, _read_weights(path, shapes))
+    model = assemble(header.model, header.vocabulary, _read_weights(path, shapes))
+    return model if precision == "float32" else in_precision(model, precision)
 
 
 def assemble(config: TransformerConfig, vocabulary: Vocabulary, weights: dict[str, Tensor]) -> Transformer:

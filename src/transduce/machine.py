@@ -19,7 +19,7 @@ def lacks_announced_instructions() -> bool:
     them. Where they are announced, another process tries them first; if it is ended, oneDNN, which torch
     computes such products with, is told to do without. It listens only before its first use.
     """
-    if "ONEDNN_MAX_CPU_ISA" in os.environ or not _announces("amx_tile"):
+    if "ONEDNN_MAX_CPU_ISA" in os.environ or not announces("amx_tile"):
         return False
     trial = subprocess.run(  # noqa: S603 (our own program)
         [sys.executable, "-c", _BFLOAT16_PRODUCT], capture_output=True, check=False
@@ -30,7 +30,8 @@ def lacks_announced_instructions() -> bool:
     return ended
 
 
-def _announces(feature: str) -> bool:
+def announces(feature: str) -> bool:
+    """Whether the processor says that it has this, by its name in /proc/cpuinfo."""
     with suppress(OSError):
         return feature in Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
     return False

@@ -1,13 +1,20 @@
 import json
+import math
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import transduce
 from builders import small_config
 from transduce.data.tokenizer import train
 from transduce.decoding.files import translate_file
+from transduce.decoding.glossary import Glossary
+from transduce.decoding.pieces import split_text
+from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
 from transduce.models.build import build
 
 TOKENIZER = train(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
@@ -16,7 +23,8 @@ LINES = ["the fox", "", "a dog jumps over", "  ", "lazy", "the quick brown fox j
 
 def translator(**changes):
     model = build(small_config(**changes.pop("model", {})), TOKENIZER.vocabulary, seed=1).eval()
-    return Translator(model, TOKENIZER, extra_length=5, **changes)
+    others = {name: changes.pop(name) for name in ("glossary", "prefix", "align", "warn") if name in changes}
+    return Translator(model, TOKENIZER, SearchSettings(extra_length=5, **changes), **others)
 
 
 def test_a_line_out_for_every_line_in_and_empty_ones_stay_empty():
@@ -47,7 +55,126 @@ def test_a_line_that_the_model_cannot_read_is_cut_and_said():
     model = {"positions": "learned", "max_length": 8}
     (found,) = translator(model=model, warn=said.append).translate(["the quick brown fox"])
     assert found.candidates
-    assert said == ["a line of 20 tokens was cut to the model's 8: 'the quick brown fox' ..."]
+    assert said == [
+        "a line of 20 tokens is longer than the model's 8 and was translated in 4 pieces: 'the quick brown fox' ..."
+    ]
+    assert found.source_tokens.count("</s>") == 4
+    (cut,) = translator(model=model, warn=said.append, too_long="cut").translate(["the quick brown fox"])
+    assert "was cut to the first of them" in said[1]
+    assert found.text.startswith(cut.text)
+
+
+def test_every_way_to_look_gives_as_many_candidates_as_asked():
+    for settings in (
+        {"sample": True, "temperature": 0.5, "top_k": 5, "top_p": 0.9},
+        {"beam": 6, "diverse_groups": 3},
+        {"no_repeat_ngram": 2, "min_length": 3, "coverage_penalty": 0.2, "penalty": "plain"},
+        {"max_length": 4},
+    ):
+        for found in translator(nbest=3, **settings).translate(["the fox", "a dog jumps over"]):
+            assert len(found.candidates) == 3
+            assert all(len(one.tokens) <= settings.get("max_length", 99) for one in found.candidates)
+
+
+def test_words_that_must_appear():
+    glossary = Glossary((("fox", "dog"), ("lazy cat", "quick")), ("the",))
+    lines = ["a fox", "foxes", "a lazy CAT and a Fox"]
+    found = [one.text for one in translator(glossary=glossary, beam=6).translate(lines)]
+    assert ["the" in text for text in found] == [True, True, True]
+    assert ["dog" in text for text in found] == [True, False, True]
+    assert "quick" in found[2]
+
+
+def test_a_prefix_and_an_alignment():
+    for found in translator(prefix="the", align=True, nbest=2).translate(["a fox", "dog jumps over"]):
+        for one in found.candidates:
+            assert one.text.startswith("the")
+            assert len(one.alignment) == len(one.tokens) == len(one.ids)
+            assert all(0 <= place < len(found.source_tokens) for place in one.alignment)
+
+
+def test_an_alignment_is_what_the_model_attends_to():
+    one = translator(align=True, beam=1)
+    (found,) = one.translate(["quick fox"])
+    best = found.candidates[0]
+    source = torch.tensor(TOKENIZER.encode_source(["quick fox"]))
+    weights = one.model.attention(
+        source, torch.tensor([[TOKENIZER.vocabulary.bos, *best.ids]])
+    ).encoder_decoder
+    mean = torch.stack(weights).mean(dim=(0, 2))[0]
+    assert best.alignment == mean.argmax(-1).tolist()[: len(best.ids)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"beam": 0}, "beam is 0, but must be at least 1"),
+        ({"top_k": 3}, "add --sample"),
+        ({"sample": True, "temperature": 0}, "temperature is 0, but must be more than 0"),
+        ({"beam": 4, "diverse_groups": 3}, "a beam of 4 does not divide into 3 groups"),
+        ({"min_length": 5, "max_length": 5}, "max_length is 5, but must be more than min_length"),
+        ({"sample": True, "coverage_penalty": 1.0}, "goes with neither diverse groups nor"),
+        ({"length_penalty": math.nan}, "length_penalty is nan"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        SearchSettings(**settings)
+
+
+def test_words_that_must_appear_are_not_drawn():
+    with pytest.raises(ConfigError, match="words that must appear go with neither"):
+        translator(glossary=Glossary(always=("fox",)), sample=True)
+
+
+def test_a_glossary_file(tmp_path):
+    (tmp_path / "terms").write_text("fox\tFuchs\n\nlazy dog\tfauler Hund\n")
+    assert Glossary.read(tmp_path / "terms").wanted("The lazy dog!") == ["fauler Hund"]
+    (tmp_path / "bad").write_text("fox\tFuchs\nno tab\n")
+    with pytest.raises(DataError, match=r"bad, line 2: not a source term, a tab and its translation"):
+        Glossary.read(tmp_path / "bad")
+
+
+@given(st.text(max_size=60), st.integers(1, 12))
+def test_pieces_fit_and_are_the_text(text, most):
+    pieces = split_text(text, lambda piece: len(piece) <= most)
+    assert all(len(piece) <= most for piece in pieces)
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+
+
+def test_pieces_end_where_sentences_do():
+    assert split_text("One two. Three! Four five", lambda piece: len(piece) <= 16) == [
+        "One two. Three!",
+        "Four five",
+    ]
+
+
+def test_an_ensemble_of_folders(tmp_path):
+    one, other = translator(), translator(model={"d_ff": 24})
+    transduce.save(one.model, tmp_path / "one", TOKENIZER)
+    transduce.save(other.model, tmp_path / "two", TOKENIZER)
+    both = Translator.load(tmp_path / "one", tmp_path / "two", extra_length=5, align=True)
+    assert len(list(both.translate(LINES))) == len(LINES)
+    twice = Translator.load(tmp_path / "one", tmp_path / "one", extra_length=5)
+    assert [t.text for t in twice.translate(LINES)] == [t.text for t in one.translate(LINES)]
+    another = train(["the quick brown fox"], ["jumps over the lazy dog?"], kind="char")
+    stranger = build(small_config(), another.vocabulary, seed=1)
+    transduce.save(stranger, tmp_path / "three", another)
+    with pytest.raises(DataError, match="has another tokenizer than"):
+        Translator.load(tmp_path / "one", tmp_path / "three")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8", "auto"])
+def test_other_precisions_are_close(tmp_path, precision):
+    exact = translator().model
+    transduce.save(exact, tmp_path / "model", TOKENIZER)
+    rough = transduce.load(tmp_path / "model", precision=precision)
+    source = torch.tensor(TOKENIZER.encode_source(["the quick fox"]))
+    target = torch.tensor([[TOKENIZER.vocabulary.bos, 5, 6, 7]])
+    with torch.inference_mode():
+        torch.testing.assert_close(rough(source, target).float(), exact(source, target), atol=0.15, rtol=0)
+    loaded = Translator.load(tmp_path / "model", precision=precision, extra_length=5)
+    assert len(list(loaded.translate(LINES))) == len(LINES)
 
 
 def test_files(tmp_path):

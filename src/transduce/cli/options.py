@@ -1,7 +1,7 @@
 """Options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -31,4 +31,17 @@ HoldOut = Annotated[
     float, typer.Option(min=0.0001, max=0.5, help="Share of the pairs to validate on, if no files are given.")
 ]
 MaxLength = Annotated[int, typer.Option(min=1, help="Tokens; longer pairs are left out.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")]
+Models = Annotated[
+    list[Path], typer.Argument(metavar="MODEL ...", help="A model folder; several decide together.")
+]
+Beam = Annotated[int, typer.Option(min=1, help="Hypotheses at a time; 1 is greedy search.")]
+Input = Annotated[Path | None, typer.Option(metavar="FILE", help="Text; standard input if not given.")]
+Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Standard output if not given.")]
+Format = Annotated[Literal["text", "json"], typer.Option(help="json: all that is known, a line each.")]
+Penalty = Annotated[Literal["paper", "plain"], typer.Option(help="((5 + |Y|) / 6)^α, or |Y|^α.")]
+LengthPenalty = Annotated[float, typer.Option(help="α: the higher, the longer.")]
+Precision = Annotated[
+    Literal["float32", "bf16", "int8", "auto"], typer.Option(help="auto: whatever is fastest here.")
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse text that has anything wrong with it.")]

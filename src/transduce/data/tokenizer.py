@@ -141,6 +141,11 @@ class Tokenizer:
         """One tokenizer for both sides."""
         return self.source is self.target
 
+    def is_like(self, other: "Tokenizer") -> bool:
+        """Whether both cut text into the same ids."""
+        sides = ((self.source, other.source), (self.target, other.target))
+        return all(mine.backend.to_str() == theirs.backend.to_str() for mine, theirs in sides)
+
     def encode_source(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each source, with ``eos`` at the end."""
         return self.source_rows(texts).tolist()

@@ -1,6 +1,6 @@
 """Beam search: the most likely targets, a few of them at a time (section 6.1: four, α = 0.6)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ def beam_search(
     coverage: float = 0.0,
     rules: Sequence[Rule] = (),
     choose: Chooser = choose_best,
+    complete: Callable[[int, list[int]], bool] = lambda sentence, tokens: True,
     trace: Trace | None = None,
 ) -> list[list[Hypothesis]]:
     """For each source, (batch, source), the ``beam`` best targets that were found, best first.
@@ -34,9 +35,12 @@ def beam_search(
     there is cut off. Padding and ``bos`` are never said, nor what the ``rules`` forbid. A sentence is done,
     and leaves the batch, when what is still under way cannot become better than what it has; with a beam as
     wide as the space, that is exhaustive search. A beam of one is greedy search: it ends with the first
-    ``eos``. ``trace`` receives every candidate of every step, if there is one source.
+    ``eos``. Of targets that are cut off, those that are not ``complete`` count only if there are no others.
+    ``trace`` receives every candidate of every step, if there is one source.
     """
-    search = _Search(model.vocabulary, source, max_lengths, beam, penalty or paper_penalty(), coverage)
+    search = _Search(
+        model.vocabulary, source, max_lengths, beam, penalty or paper_penalty(), coverage, complete
+    )
     tracer = Tracer(trace, search.penalty) if trace is not None else None
     forbid = (unspeakable(model.vocabulary), *rules)
     state = model.start(model.encode(source), max(max_lengths, default=1))
@@ -70,9 +74,10 @@ class _Search:
         beam: int,
         penalty: LengthPenalty,
         coverage: float,
+        complete: Callable[[int, list[int]], bool],
     ) -> None:
         self.eos, self.max_lengths, self.beam = vocabulary.eos, max_lengths, beam
-        self.penalty, self.coverage = penalty, coverage
+        self.penalty, self.coverage, self.complete = penalty, coverage, complete
         self.real = source != vocabulary.pad  # (sentences, source)
         self.done: list[list[Hypothesis]] = [[] for _ in source]
         self.beams = Beams.start(source, covering=coverage > 0)
@@ -105,15 +110,21 @@ class _Search:
         sentence = grown.sentences[row]
         done, most = self.done[sentence], self.max_lengths[sentence]
         if grown.length >= most:
-            if not (self.beam == 1 and done):
-                for rank in order[row].tolist():
-                    self._finish(grown, row, rank, ended=False)
+            self._cut_off(grown, row, order[row].tolist())
             return True
         if self.beam == 1 and done:
             return True
         # Sums only fall; the penalty of a length to come that flatters them most is at one of its ends.
         best = highest / max(self.penalty(grown.length + 1), self.penalty(most))
         return len(done) == self.beam and done[-1].score >= best
+
+    def _cut_off(self, grown: Beams, row: int, ranks: list[int]) -> None:
+        sentence = grown.sentences[row]
+        if self.beam == 1 and self.done[sentence]:
+            return
+        whole = [rank for rank in ranks if self.complete(sentence, grown.tokens[row, rank].tolist())]
+        for rank in whole if whole or self.done[sentence] else ranks:
+            self._finish(grown, row, rank, ended=False)
 
     def _finish(self, grown: Beams, row: int, rank: int, *, ended: bool) -> None:
         total = float(grown.sums[row, rank])

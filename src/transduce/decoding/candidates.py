@@ -32,9 +32,9 @@ def choose_best(scores: Tensor, offsets: Tensor, beams: Beams, count: int) -> Ca
 
     The best few are in the blocks with the best maxima, and maxima are far cheaper than an order.
     """
-    count = min(count, scores[0].numel())
-    block = _block_size(scores.size(2))
-    if missing := -scores.size(2) % block:
+    count, vocabulary = min(count, scores[0].numel()), scores.size(2)
+    block = _block_size(vocabulary)
+    if missing := -vocabulary % block:
         scores = F.pad(scores, (0, missing), value=-torch.inf)
     blocks = scores.view(*scores.shape[:2], -1, block)
     in_a_row = blocks.size(2)
@@ -47,7 +47,8 @@ def choose_best(scores: Tensor, offsets: Tensor, beams: Beams, count: int) -> Ca
     return Candidates(
         sums,
         parent.gather(1, found // block),
-        which.gather(1, found // block) * block + found % block,
+        # What stands behind the vocabulary's end has no chance, but must not be a token of its own.
+        (which.gather(1, found // block) * block + found % block).clamp(max=vocabulary - 1),
     )
 
 

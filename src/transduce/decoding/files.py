@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Literal, cast
 
-from transduce.decoding.translator import LINES, Translation, Translator
+from transduce.decoding.translation import Translation
+from transduce.decoding.translator import LINES, Translator
 from transduce.errors import DataError
 
 

@@ -1,11 +1,23 @@
 """The one interface through which decoding sees a model."""
 
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from transduce.config import Vocabulary
+
+Precision = Literal["float32", "bf16", "int8", "auto"]  # in which a model is used; auto: the fastest here
+
+
+@dataclass
+class AttentionWeights:
+    """Every head of every layer; a list holds a (batch, heads, query, key) a layer."""
+
+    encoder: list[Tensor] = field(default_factory=list)
+    decoder: list[Tensor] = field(default_factory=list)
+    encoder_decoder: list[Tensor] = field(default_factory=list)
 
 
 class State(Protocol):
@@ -59,4 +71,8 @@ class SequenceModel(Protocol[MemoryT, StateT]):
         No token may be padding: a sentence that has ended leaves the batch (``state.select``), or its logits
         are ignored from there on.
         """
+        ...
+
+    def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
+        """The weights while reading this source and target, (batch, source) and (batch, target)."""
         ...

@@ -1,6 +1,5 @@
 """The Transformer: Figure 1, assembled (sections 3.1 and 3.4)."""
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 
 from transduce.config import TransformerConfig, Vocabulary
 from transduce.errors import ConfigError
+from transduce.models.protocol import AttentionWeights
 from transduce.nn.attention import EncoderDecoderAttention, SelfAttention
 from transduce.nn.decoder import Decoder, DecoderLayer
 from transduce.nn.dropout import Dropout
@@ -26,15 +26,6 @@ class Memory(NamedTuple):
 
     states: Tensor  # (batch, source, d_model)
     mask: Tensor  # (batch, 1, 1, source), True where there is a token
-
-
-@dataclass
-class AttentionWeights:
-    """Every head of every layer; a list holds a (batch, heads, query, key) a layer."""
-
-    encoder: list[Tensor] = field(default_factory=list)
-    decoder: list[Tensor] = field(default_factory=list)
-    encoder_decoder: list[Tensor] = field(default_factory=list)
 
 
 class Transformer(nn.Module):

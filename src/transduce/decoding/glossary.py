@@ -1,0 +1,43 @@
+"""Terms that have one translation: where a source has the term, its target must have the translation."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from transduce.data.corpus import lines_of
+from transduce.errors import DataError
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Pairs of terms; and words that every target must have."""
+
+    terms: tuple[tuple[str, str], ...] = ()
+    always: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path | None, always: tuple[str, ...] = ()) -> "Glossary":
+        """A file with a source term, a tab and its translation a line."""
+        terms = []
+        for number, line in enumerate(lines_of(path) if path else (), start=1):
+            try:
+                columns = [column.strip() for column in line.decode("utf-8").split("\t")]
+            except UnicodeDecodeError as error:
+                raise DataError(f"{path}, line {number}: not UTF-8", "save the file as UTF-8") from error
+            if not any(columns):
+                continue
+            if len(columns) != 2 or not all(columns):
+                raise DataError(
+                    f"{path}, line {number}: not a source term, a tab and its translation", "correct the line"
+                )
+            terms.append((columns[0], columns[1]))
+        return cls(tuple(terms), always)
+
+    def wanted(self, source: str) -> list[str]:
+        """What the target of this source must have, each once; terms count as whole words, in any case."""
+        found = [
+            target
+            for term, target in self.terms
+            if re.search(rf"(?<!\w){re.escape(term)}(?!\w)", source, re.IGNORECASE)
+        ]
+        return list(dict.fromkeys([*self.always, *found]))

@@ -1,0 +1,84 @@
+"""Targets drawn at random: ancestral sampling, from all tokens or from the likely ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transduce.decoding.hypotheses import Beams, Hypothesis
+from transduce.decoding.rules import Rule, unspeakable
+from transduce.models.protocol import SequenceModel
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """From which tokens one is drawn."""
+
+    temperature: float = 1.0  # logits are divided by it: below 1 the likely ones become likelier
+    top_k: int = 0  # so many of the likeliest; 0 for all
+    top_p: float = 1.0  # the likeliest that together have this probability (nucleus; Holtzman et al., 2020)
+
+    def narrow(self, scores: Tensor) -> Tensor:
+        """Logits (…, vocabulary), changed so that a draw from their softmax is a draw from these tokens."""
+        scores = scores / self.temperature
+        if self.top_k:
+            least = scores.topk(min(self.top_k, scores.size(-1)), dim=-1).values[..., -1:]
+            scores = scores.masked_fill(scores < least, -torch.inf)
+        if self.top_p < 1:
+            ordered, places = scores.softmax(dim=-1).sort(dim=-1, descending=True)
+            # A token stays while those before it have less than top_p; the first one always does.
+            surplus = ordered.cumsum(dim=-1) - ordered >= self.top_p
+            scores = scores.masked_fill(surplus.scatter(-1, places, surplus), -torch.inf)
+        return scores
+
+
+@torch.inference_mode()
+def sample(
+    model: SequenceModel[Any, Any],
+    source: Tensor,
+    max_lengths: Sequence[int],
+    sampling: Sampling,
+    generator: torch.Generator,
+    *,
+    count: int = 1,
+    rules: Sequence[Rule] = (),
+) -> list[list[Hypothesis]]:
+    """For each source, (batch, source), ``count`` targets, the most likely first.
+
+    The log-probabilities are the model's own, whatever the temperature; the score is their sum.
+    """
+    special = model.vocabulary
+    done: list[list[Hypothesis]] = [[] for _ in source]
+    state = model.start(model.encode(source), max(max_lengths, default=1))
+    if count > 1:
+        state.select(torch.arange(len(source), device=source.device)[:, None].expand(-1, count))
+    beams = Beams.start(source, covering=False)
+    every = torch.arange(len(source), device=source.device).repeat_interleave(count)
+    # Each draw is a sentence of its own here: none gives way to another.
+    beams = beams.take(every, torch.zeros_like(every)[:, None])
+    forbid = (unspeakable(special), *rules)
+    last = torch.full_like(every, special.bos)
+    while beams.sentences:
+        scores = model.step(last, state).float()[:, None]  # (draws, 1, vocabulary)
+        normaliser = scores.logsumexp(dim=-1)
+        for rule in forbid:
+            rule(scores, beams)
+        chances = sampling.narrow(scores[:, 0]).softmax(dim=-1)
+        drawn = torch.multinomial(chances, 1, generator=generator)
+        sums = beams.sums + scores[:, 0].gather(1, drawn) - normaliser
+        beams = beams.grow(torch.zeros_like(drawn), drawn, sums)
+        going = []
+        for row, (sentence, token) in enumerate(zip(beams.sentences, drawn[:, 0].tolist(), strict=True)):
+            if token == special.eos or beams.length >= max_lengths[sentence]:
+                tokens, steps = beams.tokens[row, 0].tolist(), beams.steps[row, 0].tolist()
+                said = tokens[:-1] if token == special.eos else tokens
+                done[sentence].append(Hypothesis(said, steps, sum(steps)))
+            else:
+                going.append(row)
+        keep = torch.tensor(going, dtype=torch.long, device=source.device)
+        beams = beams.take(keep, torch.zeros_like(keep)[:, None])
+        last = beams.tokens[:, 0, -1]
+        state.select(keep)
+    return [sorted(found, key=lambda one: -one.score) for found in done]

@@ -1,0 +1,88 @@
+"""How targets are looked for: data, checked once."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from transduce.decoding.penalties import LengthPenalty, paper_penalty, plain_penalty
+from transduce.decoding.sampling import Sampling
+from transduce.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """By default those of section 6.1. Lengths are in tokens, and count the end."""
+
+    beam: int = 4  # 1 is greedy search
+    nbest: int = 1  # candidates a line
+    length_penalty: float = 0.6  # α
+    penalty: Literal["paper", "plain"] = "paper"  # ((5 + |Y|) / 6)^α, or |Y|^α
+    coverage_penalty: float = 0.0  # β of Wu et al. (2016): source tokens that get little attention cost
+    extra_length: int = 50  # a target may be so much longer than its source
+    max_length: int | None = None  # and no longer than this
+    min_length: int = 0
+    no_repeat_ngram: int = 0  # no so many tokens in a row twice; 0 for no such rule
+    sample: bool = False  # draw at random instead of searching
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 1
+    diverse_groups: int = 1  # into which the beam is divided
+    diversity: float = 0.5  # what a token costs that an earlier group has just chosen
+    too_long: Literal["split", "cut"] = (
+        "split"  # what becomes of a line that the model cannot read as a whole
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("beam", "nbest", "diverse_groups"):
+            self._require(getattr(self, name) >= 1, name, "must be at least 1")
+        for name in (
+            "extra_length",
+            "min_length",
+            "no_repeat_ngram",
+            "top_k",
+            "coverage_penalty",
+            "diversity",
+        ):
+            self._require(getattr(self, name) >= 0, name, "must not be negative")
+        for name in ("length_penalty", "coverage_penalty", "diversity"):
+            self._require(math.isfinite(getattr(self, name)), name, "must be a number")
+        self._require(0 < self.temperature < math.inf, "temperature", "must be more than 0")
+        self._require(0 < self.top_p <= 1, "top_p", "must be more than 0 and at most 1")
+        if self.max_length is not None:
+            self._require(self.max_length > self.min_length, "max_length", "must be more than min_length")
+        if self.diverse_groups > 1 and max(self.beam, self.nbest) % self.diverse_groups:
+            raise ConfigError(
+                f"a beam of {max(self.beam, self.nbest)} does not divide into {self.diverse_groups} groups",
+                "choose a multiple",
+            )
+        if self.sample and (self.diverse_groups > 1 or self.coverage_penalty):
+            raise ConfigError(
+                "drawing at random goes with neither diverse groups nor a coverage penalty",
+                "leave one out",
+            )
+        if not self.sample and (self.temperature != 1 or self.top_k or self.top_p != 1):
+            raise ConfigError("temperature, top_k and top_p are for drawing at random", "add --sample")
+
+    def _require(self, condition: bool, name: str, rule: str) -> None:
+        if not condition:
+            raise ConfigError(f"{name} is {getattr(self, name)}, but {rule}", "correct it")
+
+    @property
+    def width(self) -> int:
+        """Hypotheses at a time."""
+        return max(self.beam, self.nbest)
+
+    @property
+    def sampling(self) -> Sampling:
+        """From which tokens one is drawn."""
+        return Sampling(self.temperature, self.top_k, self.top_p)
+
+    def length_penalty_function(self) -> LengthPenalty:
+        """By which hypotheses of different lengths are compared."""
+        return (paper_penalty if self.penalty == "paper" else plain_penalty)(self.length_penalty)
+
+    def limit(self, source_length: int, most: int | None) -> int:
+        """The greatest length of a target, for a source of this length and a model that can read ``most``."""
+        limits = (source_length + self.extra_length, self.max_length, most)
+        return max(1, min(limit for limit in limits if limit is not None))

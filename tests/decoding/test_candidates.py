@@ -1,0 +1,52 @@
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transduce.decoding.beam import _closed_up, _settle
+from transduce.decoding.candidates import choose_best
+from transduce.decoding.hypotheses import Beams
+
+NO_BEAMS = Beams.start(torch.zeros(1, 1, dtype=torch.long), covering=False)
+
+
+@given(
+    sentences=st.integers(1, 3),
+    width=st.integers(1, 5),
+    vocabulary=st.sampled_from([2, 5, 63, 64, 65, 127, 130, 200, 1000, 1003]),
+    count=st.integers(1, 10),
+    forbidden=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_the_best_by_blocks_are_the_best(sentences, width, vocabulary, count, forbidden, seed):
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(sentences, width, vocabulary, generator=generator)
+    if forbidden:
+        scores[torch.rand(scores.shape, generator=generator) < 0.5] = -torch.inf
+    offsets = 3 * torch.randn(sentences, width, generator=generator)
+    everything = (scores + offsets[:, :, None]).flatten(1)
+    count = min(count, everything.size(1))
+    found = choose_best(scores, offsets, NO_BEAMS, count)
+    expected = everything.topk(count, dim=1)
+    torch.testing.assert_close(found.sums, expected.values)
+    places = found.parents * vocabulary + found.tokens
+    real = expected.values > -torch.inf
+    assert torch.equal(places[real], expected.indices[real])
+    assert found.parents.max() < width
+    assert found.tokens.max() < vocabulary
+
+
+@given(st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), min_size=1, max_size=4))
+def test_a_first_child_has_its_parents_place(parents):
+    parents = torch.tensor(parents)
+    order = _settle(parents)
+    for mine, moved in zip(parents.tolist(), order.tolist(), strict=True):
+        assert sorted(moved) == [0, 1, 2, 3, 4]  # everyone has one place
+        for parent in set(mine):
+            assert moved[parent] == mine.index(parent)
+
+
+@given(st.lists(st.booleans(), max_size=12))
+def test_those_that_go_on_close_up_with_few_moves(going):
+    rows = _closed_up(going)
+    assert sorted(rows) == [row for row, goes in enumerate(going) if goes]
+    assert all(row == place for place, row in enumerate(rows) if going[place])
