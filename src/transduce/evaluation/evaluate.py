@@ -5,15 +5,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation.files import read, read_references, read_sources, same_length
 from transduce.evaluation.measurement import Comparison, Measurement, Options
 from transduce.evaluation.metrics import USUAL, check, compare, measure
 from transduce.evaluation.progress import with_bar
+
+if TYPE_CHECKING:
+    from transduce.decoding.translator import Translator
 
 _AT_ONCE = 250  # lines that are translated before the bar moves on
 
@@ -127,6 +130,7 @@ class _Test:
             found = list(read(system.path))
             same_length(system.path, len(found), self._reference, self._lines)
             return lambda: found
+        from transduce.decoding.translator import Translator  # files are measured without torch
 
         def warn(message: str) -> None:
             console.print(f"warning: {message}", highlight=False, markup=False, soft_wrap=True)
@@ -144,7 +148,7 @@ class _Test:
         return sources
 
 
-def _translate(translator: Translator, lines: list[str], console: Console) -> list[str]:
+def _translate(translator: "Translator", lines: list[str], console: Console) -> list[str]:
     """The longest first: what does not fit into memory shows at once, and the time left is not too low."""
     found = [""] * len(lines)
     order = sorted(range(len(lines)), key=lambda index: -len(lines[index]))
