@@ -112,19 +112,20 @@ def test_files_are_compared_without_any_model(tmp_path, test_set):
     print_evaluation(found, Console(file=shown, width=100))
     text = shown.getvalue()
     assert f"A: {good}\nB: {bad}\n" in text
-    assert "exact match ↑" in text
+    assert "exact ↑" in text
     assert "-50.00" in text
     assert "PER: nrefs:1|bs:50|seed:12345|case:mixed" in text
 
 
-@pytest.mark.parametrize("width", [40, 80])
-def test_a_narrow_terminal_still_shows_the_scores(tmp_path, test_set, width):
-    said = write(tmp_path / "said", *"abcd")
-    found = evaluate(None, hypotheses=said, reference=test_set["reference"], options=FEW)
+@pytest.mark.parametrize(("width", "systems"), [(40, 1), (80, 2)])
+def test_a_narrow_terminal_shows_all_figures_on_one_line(tmp_path, test_set, width, systems):
+    said = write(tmp_path / "said", *"wxyz")  # the widest figures: TER is 100
+    other = {"compare_with": said} if systems == 2 else {}
+    found = evaluate(None, hypotheses=said, reference=test_set["reference"], options=FEW, **other)
     shown = io.StringIO()
     print_evaluation(found, Console(file=shown, width=width))
-    for one in found.measurements:
-        assert f"{one.score:.2f}" in shown.getvalue()
+    (row,) = [line for line in shown.getvalue().splitlines() if "TER ↓" in line]
+    assert row.split()[2:] == [*["100.00", "100.0–100.0"] * systems, *["+0.00", "1.000"] * (systems - 1)]
 
 
 def test_mistakes_come_before_any_translation(models, test_set, tmp_path, monkeypatch):

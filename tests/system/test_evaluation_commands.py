@@ -77,7 +77,7 @@ def test_evaluate_translates_measures_and_compares(trained, tmp_path):
     shown = run("evaluate", model, *data, "--output", kept, "--beam", 2)
     assert shown.returncode == 0, shown.stderr
     assert shown.stderr == ""
-    for name in ("BLEU ↑", "chrF ↑", "TER ↓", "exact match ↑", "BLEU: nrefs:1|bs:1000|seed:12345|case:mixed"):
+    for name in ("BLEU ↑", "chrF ↑", "TER ↓", "exact ↑", "BLEU: nrefs:1|bs:1000|seed:12345|case:mixed"):
         assert name in shown.stdout
     translated = run("translate", model, "--input", trained / "test.a", "--beam", 2)
     assert kept.read_text() == translated.stdout

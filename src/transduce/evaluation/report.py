@@ -7,7 +7,7 @@ from rich.table import Table
 from transduce.evaluation.evaluate import Evaluation
 from transduce.evaluation.measurement import Measurement
 
-NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "exact": "exact match", "per": "PER", "wer": "WER"}
+NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "exact": "exact", "per": "PER", "wer": "WER"}
 BETTER = {"bleu": "↑", "chrf": "↑", "ter": "↓", "exact": "↑", "per": "↓", "wer": "↓"}
 
 
@@ -23,7 +23,7 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     columns = ("A", "95%", "B", "95%", "B − A", "p") if compared else ("score", "95%")
     for column in ("", *columns):
-        table.add_column(column, justify="right" if column else "left")
+        table.add_column(column, overflow="fold", justify="right" if column else "left")
     for one in compared:
         cells = *_cells(one.one), *_cells(one.other), f"{one.difference:+.2f}", f"{one.p:.3f}"
         table.add_row(_name(one.one), *cells)
@@ -41,4 +41,4 @@ def _name(measurement: Measurement) -> str:
 
 
 def _cells(measurement: Measurement) -> tuple[str, str]:
-    return f"{measurement.score:.2f}", f"{measurement.low:.2f}–{measurement.high:.2f}"
+    return f"{measurement.score:.2f}", f"{measurement.low:.1f}–{measurement.high:.1f}"
