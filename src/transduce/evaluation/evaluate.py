@@ -1,0 +1,181 @@
+"""A test set, one or two systems, and what their translations are worth."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from transduce.errors import ConfigError, DataError
+from transduce.evaluation.files import read, read_references, read_sources, same_length
+from transduce.evaluation.measurement import Comparison, Measurement, Options
+from transduce.evaluation.metrics import USUAL, check, compare, measure
+from transduce.evaluation.progress import with_bar
+
+if TYPE_CHECKING:
+    from transduce.decoding.translator import Translator
+
+_AT_ONCE = 250  # lines that are translated before the bar moves on
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was measured of a system; and of another one, if there was one to compare it with."""
+
+    system: str
+    lines: int
+    measurements: list[Measurement]
+    other: str | None = None
+    comparisons: Sequence[Comparison] = ()
+
+    def to_json(self) -> str:
+        """All of it."""
+        found: dict[str, object] = {
+            "lines": self.lines,
+            "system": self.system,
+            "metrics": {one.metric: _figures(one) for one in self.measurements},
+        }
+        if self.other is not None:
+            found["compared"] = {
+                "system": self.other,
+                "metrics": {
+                    one.other.metric: {**_figures(one.other), "difference": one.difference, "p": one.p}
+                    for one in self.comparisons
+                },
+            }
+        return json.dumps(found, indent=2, ensure_ascii=False)
+
+
+def _figures(measurement: Measurement) -> dict[str, object]:
+    return {key: value for key, value in asdict(measurement).items() if key != "metric"}
+
+
+def evaluate(
+    model: Path | None,
+    *,
+    reference: Sequence[Path],
+    source: Path | None = None,
+    hypotheses: Path | None = None,
+    compare_with: Path | None = None,
+    alternatives: bool = False,
+    metrics: Sequence[str] = USUAL,
+    options: Options | None = None,
+    beam: int = 4,
+    length_penalty: float = 0.6,
+    output: Path | None = None,
+    console: Console | None = None,
+) -> Evaluation:
+    """Measure a model's translations of ``source``, or those in ``hypotheses``, against the references.
+
+    A model or a file with translations may be compared with it. With ``alternatives``, tabs stand between
+    the several references of a line. The model's translations are kept in ``output``.
+    """
+    options, console = options or Options(), console or Console(stderr=True)
+    metrics = list(dict.fromkeys(metrics))
+    systems = [_the_one(model, hypotheses)]
+    if compare_with is not None:
+        systems.append(_System(compare_with, is_model=compare_with.is_dir()))
+    # Whatever can go wrong should do so now, and not after hours of work.
+    check(metrics, options)
+    references = read_references(reference, alternatives=alternatives)
+    if output:
+        _check_output(output, systems[0], [*reference, *([source] if source else [])])
+    test = _Test(source, reference[0], len(references))
+    search = {"beam": beam, "length_penalty": length_penalty}
+    ready = [test.prepare(system, search, console) for system in systems]
+    one = ready[0]()
+    if output:
+        _keep(one, output)
+    others = [translations() for translations in ready[1:]]
+    name, lines = str(systems[0].path), len(references)
+    with console.status("measuring ..."):
+        if not others:
+            return Evaluation(name, lines, [measure(each, one, references, options) for each in metrics])
+        compared = [compare(each, one, others[0], references, options) for each in metrics]
+    return Evaluation(name, lines, [each.one for each in compared], str(compare_with), compared)
+
+
+@dataclass(frozen=True)
+class _System:
+    """Where translations come from."""
+
+    path: Path
+    is_model: bool  # otherwise, a file that has them
+
+
+def _the_one(model: Path | None, hypotheses: Path | None) -> _System:
+    if model is not None and hypotheses is not None:
+        raise ConfigError(
+            "both a model and --hypotheses were given", "leave one out; --compare sets two side by side"
+        )
+    if model is not None:
+        return _System(model, is_model=True)
+    if hypotheses is not None:
+        return _System(hypotheses, is_model=False)
+    raise ConfigError("nothing to evaluate was given", "give a model folder, or --hypotheses FILE")
+
+
+class _Test:
+    """Sources, and how many lines there are to be."""
+
+    def __init__(self, source: Path | None, reference: Path, lines: int) -> None:
+        self._source, self._reference, self._lines = source, reference, lines
+
+    def prepare(self, system: _System, search: dict[str, float], console: Console) -> Callable[[], list[str]]:
+        """Load all that is needed; gives what then makes the translations."""
+        if not system.is_model:
+            found = list(read(system.path))
+            same_length(system.path, len(found), self._reference, self._lines)
+            return lambda: found
+        from transduce.decoding.translator import Translator  # files are measured without torch
+
+        def warn(message: str) -> None:
+            console.print(f"warning: {message}", highlight=False, markup=False, soft_wrap=True)
+
+        translator = Translator.load(system.path, warn=warn, **search)
+        return partial(_translate, translator, self._sources, console)
+
+    @cached_property
+    def _sources(self) -> list[str]:
+        """Read once, however many models there are: they may come from a pipe."""
+        if self._source is None:
+            raise ConfigError("a model needs something to translate", "give --source FILE")
+        sources = read_sources(self._source)
+        same_length(self._source, len(sources), self._reference, self._lines)
+        return sources
+
+
+def _translate(translator: "Translator", lines: list[str], console: Console) -> list[str]:
+    """The longest first: what does not fit into memory shows at once, and the time left is not too low."""
+    found = [""] * len(lines)
+    order = sorted(range(len(lines)), key=lambda index: -len(lines[index]))
+    parts = [order[begin : begin + _AT_ONCE] for begin in range(0, len(order), _AT_ONCE)]
+    translations = (
+        (index, translation.text)
+        for part in parts
+        for index, translation in zip(part, translator.translate([lines[i] for i in part]), strict=True)
+    )
+    for index, text in with_bar(translations, "translating", len(lines), console):
+        found[index] = " ".join(text.splitlines())  # a line stays a line, as in a file
+    return found
+
+
+def _check_output(output: Path, system: _System, inputs: Sequence[Path]) -> None:
+    if not system.is_model:
+        raise ConfigError("--output keeps a model's translations, but there is no model", "leave it out")
+    if any(output.resolve() == path.resolve() for path in inputs):
+        raise ConfigError(f"--output {output} would overwrite what is read", "choose another name")
+    try:
+        output.open("ab").close()
+    except OSError as error:
+        raise DataError(f"cannot write {output}: {error.strerror}", "check the path") from error
+
+
+def _keep(lines: Sequence[str], output: Path) -> None:
+    try:
+        output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise DataError(f"cannot write {output}: {error.strerror}", "check the space there") from error

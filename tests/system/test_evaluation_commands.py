@@ -1,0 +1,159 @@
+"""``score`` and ``evaluate``, as a user runs them."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from transduce.cli.main import main
+
+CONFIG = (
+    "[model]\nencoder_layers = 1\ndecoder_layers = 1\nd_model = 16\nd_ff = 16\nheads = 2\n"
+    "[training]\nsteps = 4\nwarmup = 2\nvalidate_every = 2\naverage = 1\n"
+)
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "transduce", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of a few steps, validated on ``test.a`` and ``test.b``, and their places."""
+    folder = tmp_path_factory.mktemp("trained")
+    for name, numbers in (("train", range(300)), ("test", range(300, 312))):
+        (folder / f"{name}.a").write_text("".join(f"{n} {n + 1}\n" for n in numbers))
+        (folder / f"{name}.b").write_text("".join(f"{n + 1} {n}\n" for n in numbers))
+    (folder / "run.toml").write_text(CONFIG)
+    sides = ["--source", folder / "train.a", "--target", folder / "train.b"]
+    sides += ["--valid-source", folder / "test.a", "--valid-target", folder / "test.b"]
+    options = ["--config", folder / "run.toml", "--tokenizer", "char", "--out", folder / "run"]
+    result = run("train", *sides, *options)
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+def test_help(trained):
+    listed = run("--help").stdout
+    for command in ("score", "evaluate"):
+        assert f"  {command}  " in listed
+        shown = run(command, "--help").stdout
+        assert f"Example: transduce {command} runs/en-de/final" in " ".join(shown.split())
+
+
+def test_score_says_what_validation_said(trained):
+    pair = ["--source", trained / "test.a", "--target", trained / "test.b"]
+    shown = run("score", trained / "run" / "final", *pair)
+    assert shown.returncode == 0, shown.stderr
+    found = [float(line) for line in shown.stdout.splitlines()]
+    assert len(found) == 12
+    *lines, total = map(
+        json.loads, run("score", trained / "run/final", *pair, "--format", "json").stdout.splitlines()
+    )
+    assert [line["log_probability"] for line in lines] == pytest.approx(found, abs=1e-5)
+    for line in lines:
+        assert sum(line["log_probabilities"]) == pytest.approx(line["log_probability"])
+        assert len(line["tokens"]) + 1 == len(line["log_probabilities"])
+    assert total["pairs"] == 12
+    assert total["tokens"] == sum(len(line["log_probabilities"]) for line in lines)
+    assert total["log_probability"] == pytest.approx(sum(found), abs=1e-4)
+    metrics = [json.loads(line) for line in (trained / "run" / "metrics.jsonl").read_text().splitlines()]
+    (validation,) = [one for one in metrics if "valid_loss" in one and one["step"] == 4]
+    assert math.log(total["perplexity"]) == pytest.approx(validation["valid_loss"], abs=1e-4)
+    assert f"perplexity {total['perplexity']:.4f} a token" in shown.stderr
+    assert shown.stderr.count("\n") == 1  # no bar where there is no terminal
+
+
+def test_evaluate_translates_measures_and_compares(trained, tmp_path):
+    data = ["--source", trained / "test.a", "--reference", trained / "test.b"]
+    model, kept = trained / "run" / "final", tmp_path / "kept"
+    shown = run("evaluate", model, *data, "--output", kept, "--beam", 2)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stderr == ""
+    for name in ("BLEU ↑", "chrF ↑", "TER ↓", "exact ↑", "BLEU: nrefs:1|bs:1000|seed:12345|case:mixed"):
+        assert name in shown.stdout
+    translated = run("translate", model, "--input", trained / "test.a", "--beam", 2)
+    assert kept.read_text() == translated.stdout
+    metrics = ["--metric", "per", "--metric", "wer"]
+    again = run("evaluate", "--hypotheses", kept, *data, *metrics, "--compare", trained / "test.b", "--json")
+    assert again.returncode == 0, again.stderr
+    found = json.loads(again.stdout)
+    assert found["lines"] == 12
+    assert list(found["metrics"]) == ["per", "wer"]
+    assert found["compared"]["metrics"]["per"]["score"] == 0
+    assert found["metrics"]["per"]["score"] > 50
+    assert found["compared"]["metrics"]["per"]["p"] < 0.01
+    both = run("evaluate", model, *data, "--compare", model, "--metric", "chrf", "--beam", 1, "--json")
+    compared = json.loads(both.stdout)["compared"]["metrics"]["chrf"]
+    assert (compared["difference"], compared["p"]) == (0, 1)
+
+
+def test_several_references(tmp_path):
+    (tmp_path / "said").write_text("t o m a\nr e d\nx\n")
+    (tmp_path / "tabs").write_text("t o m e\tt o m a\nr i d\ny\n")
+    (tmp_path / "one").write_text("t o m e\nr i d\ny\n")
+    (tmp_path / "other").write_text("t o m a\n\nx\n")
+    common = ["evaluate", "--hypotheses", tmp_path / "said", "--metric", "per", "--metric", "wer", "--json"]
+
+    def rates(*arguments):
+        result = run(*common, *arguments)
+        assert result.returncode == 0, result.stderr
+        return [one["score"] for one in json.loads(result.stdout)["metrics"].values()]
+
+    assert rates("--reference", tmp_path / "tabs", "--alternatives") == pytest.approx([25, 200 / 3])
+    files = ["--reference", tmp_path / "one", "--reference", tmp_path / "other"]
+    assert rates(*files) == pytest.approx([100 / 8, 100 / 3])
+
+
+def test_mistakes_are_one_line(trained, tmp_path, monkeypatch, capsys):
+    (tmp_path / "short").write_text("1 2\n")
+    (tmp_path / "empty").write_text("".join("\n" if n == 6 else "1 2\n" for n in range(12)))
+    (tmp_path / "broken").write_bytes(b"1 2\n" * 8 + b"1 \xff2\n" + b"1 2\n" * 3)
+    model, a, b = trained / "run" / "final", trained / "test.a", trained / "test.b"
+    short, empty, broken, missing = (tmp_path / name for name in ("short", "empty", "broken", "missing"))
+
+    def score(source, target):
+        return ["score", model, "--source", source, "--target", target]
+
+    def evaluate(source, reference, *others):
+        return ["evaluate", model, "--source", source, "--reference", reference, *others]
+
+    unequal = f"{short} has 1 lines and {b} has 12; give files that go line by line"
+    cases = [
+        (score(short, b), unequal),
+        (score(a, missing), f"cannot read {missing}: No such file or directory; check the path"),
+        (score(empty, b), f"{empty}, line 7: empty; leave this line out on both sides"),
+        (score(a, empty), f"{empty}, line 7: empty; leave this line out on both sides"),
+        (score(a, broken), f"{broken}, line 9: not UTF-8 at byte 3; save the text as UTF-8"),
+        (["score", trained / "run", *score(a, b)[2:]], f"{trained / 'run'} is not a model folder"),
+        (["score", model, "--source", a], "Missing option '--target'"),
+        (evaluate(short, b), unequal),
+        (evaluate(a, missing), f"cannot read {missing}: No such file or directory; check the path"),
+        (evaluate(missing, b), f"cannot read {missing}: No such file or directory; check the path"),
+        (evaluate(empty, b), f"{empty}, line 7: empty; leave this line out of all files"),
+        (evaluate(a, empty), f"{empty}, line 7: no reference; leave this line out of all files"),
+        (evaluate(a, broken), f"{broken}, line 9: not UTF-8 at byte 3; save the text as UTF-8"),
+        (evaluate(a, b, "--metric", "blue"), "there is no metric 'blue'; choose from bleu, chrf, ter, exact"),
+        (evaluate(a, b, "--tokenize", "14a"), "there is no tokenisation '14a' for BLEU; choose from 13a"),
+        (evaluate(a, b, "--tokenize", "moses"), "Moses tokenisation needs to know the language; give"),
+        (evaluate(a, b, "--output", b), f"--output {b} would overwrite what is read"),
+        (evaluate(a, b, "--beam", "0"), "Invalid value for '--beam'"),
+        (["evaluate", "--reference", b], "nothing to evaluate was given; give a model folder, or --hyp"),
+    ]
+    for arguments, expected in cases:
+        monkeypatch.setattr(sys, "argv", ["transduce", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr().err
+        assert left.value.code == 2, said
+        assert said.startswith(f"error: {expected}"), said
+        assert said.count("\n") == 1, said
+    whole = run(*cases[0][0])  # and once more with a process of its own
+    assert (whole.returncode, whole.stdout, whole.stderr) == (2, "", f"error: {unequal}\n")
