@@ -2,20 +2,13 @@ import pytest
 import torch
 
 from builders import small_config, small_model
+from peers import marian_twin
 from transduce.config import Vocabulary
 from transduce.errors import ConfigError
 from transduce.interop.marian import export_marian, import_marian, marian_config
 from transduce.models.build import build
 
 transformers = pytest.importorskip("transformers")
-
-
-def twin_of(model):
-    """The same model, theirs; every key of it is filled."""
-    config = transformers.MarianConfig(**marian_config(model.config, model.vocabulary, positions=64))
-    twin = transformers.MarianMTModel(config).eval()
-    twin.load_state_dict(export_marian(model, positions=64))
-    return twin
 
 
 def random_model(source=20, target=20, seed=0, special=None, **changes):
@@ -74,7 +67,7 @@ MODELS = [
 @pytest.mark.parametrize("options", MODELS)
 def test_equal_logits(options):
     model = random_model(**options)
-    ours, theirs, real = both_logits(model, twin_of(model))
+    ours, theirs, real = both_logits(model, marian_twin(model))
     assert ours.std() > 0.5
     torch.testing.assert_close(ours[real], theirs[real], atol=1e-5, rtol=1e-5)
 
@@ -82,7 +75,7 @@ def test_equal_logits(options):
 @pytest.mark.parametrize("options", MODELS)
 def test_there_and_back(options):
     model, other = random_model(**options), random_model(**options, seed=1)
-    import_marian(other, twin_of(model).state_dict())
+    import_marian(other, marian_twin(model).state_dict())
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter, other.get_parameter(name)), name
 
@@ -104,7 +97,7 @@ def test_it_survives_their_disk(options, tmp_path):
     from safetensors.torch import load_file
 
     model, other = random_model(**options), random_model(**options, seed=1)
-    twin_of(model).save_pretrained(tmp_path)
+    marian_twin(model).save_pretrained(tmp_path)
     twin = transformers.MarianMTModel.from_pretrained(tmp_path).eval()
     ours, theirs, real = both_logits(model, twin)
     torch.testing.assert_close(ours[real], theirs[real], atol=1e-5, rtol=1e-5)
