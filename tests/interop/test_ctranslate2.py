@@ -100,7 +100,7 @@ def test_quantized(quantization, within, tmp_path):
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("out", "whole")]
     assert sizes[0] < 0.8 * sizes[1]
     source, target = pairs(20)
-    translator = opened(tmp_path / "out", "auto")
+    translator = opened(tmp_path / "out", "default")
     theirs = their_scores(translator, source, target)
     assert_equal_scores(our_scores(model, source, target), theirs, within)
 
