@@ -414,7 +414,7 @@ class Section:
         self.label, self.folder, self.args = label, folder, args
         self.task = Task.read(folder)
         count = len(self.task.sources)
-        self.sentences = {"1": max(4, count // 16), "32": max(8, count // 4), "sorted": count}
+        self.sentences = {"1": max(1, count // 16), "32": max(2, count // 4), "sorted": count}
         model = artifact.load(folder)
         export_ctranslate2(model, folder / "ctranslate2", positions=1024)
         self.names = names()
