@@ -8,7 +8,7 @@ PYTEST  = OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfi
 # The pins are for Python 3.11; other versions get this torch and what else fits them.
 PINS    = $(if $(findstring 3.11.,$(shell $(PYTHON) -V 2>&1)),-c constraints.txt,torch==2.13.0)
 
-.PHONY: help demo test test-slow lint format bench bench-train clean
+.PHONY: help demo test test-slow lint format bench bench-train bench-decode clean
 
 help:
 	@echo "make demo         see it work: a model learns to read dates, in about two minutes"
@@ -18,6 +18,7 @@ help:
 	@echo "make format       let ruff format the code"
 	@echo "make bench        side-by-side speed against torch's own modules"
 	@echo "make bench-train  training speed, memory and loss beside the peers (about an hour)"
+	@echo "make bench-decode decoding speed beside the peers (about an hour)"
 	@echo "make clean        remove .venv and the caches"
 
 $(READY): pyproject.toml constraints.txt
@@ -52,6 +53,11 @@ bench: $(READY)
 bench-train: $(READY)
 	@$(BIN)/pip install --quiet --disable-pip-version-check $(PINS) -e '.[bench]'
 	$(BIN)/python bench/train_speed.py
+
+# Of a trained model: make bench-decode MODEL=runs/en-de/best
+bench-decode: $(READY)
+	@$(BIN)/pip install --quiet --disable-pip-version-check $(PINS) -e '.[bench,export]'
+	$(BIN)/python bench/decode_speed.py $(if $(MODEL),--model-folder $(MODEL))
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

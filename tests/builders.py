@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from transduce.config import TransformerConfig, Vocabulary
 from transduce.models.build import build
@@ -37,3 +38,33 @@ def random_words(count: int) -> list[str]:
 def random_tokens(*shape: int, seed: int = 0) -> torch.Tensor:
     """No special tokens among them."""
     return torch.randint(3, TOKENS, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def reversing_model(steps: int, **changes: Any) -> Transformer:
+    """A model that has learned a little of reversing random tokens: sure of some, in doubt about others."""
+    model = build(
+        small_config(d_model=32, d_ff=64, **changes), Vocabulary(source=TOKENS, target=TOKENS), seed=0
+    )
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3, betas=(0.9, 0.98))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(steps):
+        source, wanted = reversal(64, generator)
+        target = torch.cat((torch.full((len(source), 1), 1), wanted[:, :-1]), dim=1)
+        loss = functional.cross_entropy(model(source, target).transpose(1, 2), wanted, ignore_index=0)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+def reversal(rows: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sources of 2 to 7 tokens, ended and padded, (rows, 8), and the same backwards."""
+    words = [
+        torch.randint(3, TOKENS, (int(n),), generator=generator)
+        for n in torch.randint(2, 8, (rows,), generator=generator)
+    ]
+    source, target = torch.zeros(rows, 8).long(), torch.zeros(rows, 8).long()
+    for row, word in enumerate(words):
+        source[row, : len(word) + 1] = torch.cat((word, torch.tensor([2])))
+        target[row, : len(word) + 1] = torch.cat((word.flip(0), torch.tensor([2])))
+    return source, target

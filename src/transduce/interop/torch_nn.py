@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-import torch
 from torch import Tensor
 
+from transduce.interop.tables import Row, export_rows, import_rows
 from transduce.models.transformer import Transformer
 
 # theirs → ours, inside a layer; several of ours are theirs stacked
@@ -30,28 +30,16 @@ def export_stacks(model: Transformer) -> dict[str, Tensor]:
 
     A post-norm model, as in the paper, has no norm at the end of a stack: give torch stacks without one.
     """
-    ours = dict(model.named_parameters())
-    return {their: torch.cat([ours[name].detach() for name in names]) for their, names in _table(model)}
+    return export_rows(model, _table(model))
 
 
 def import_stacks(model: Transformer, state: Mapping[str, Tensor]) -> None:
     """Copy the encoder and decoder of a ``torch.nn.Transformer`` of the same sizes into the model."""
-    ours = dict(model.named_parameters())
-    table = list(_table(model))
-    if unequal := {their for their, _ in table} ^ set(state):
-        raise ValueError(f"the two models differ in {len(unequal)} tensors, the first is {min(unequal)}")
-    with torch.no_grad():
-        for their, names in table:
-            mine = [ours[name] for name in names]
-            shape = (sum(len(tensor) for tensor in mine), *mine[0].shape[1:])
-            if state[their].shape != shape:
-                raise ValueError(f"{their} is {tuple(state[their].shape)}, but {shape} is needed")
-            for tensor, part in zip(mine, torch.split(state[their], [len(t) for t in mine]), strict=True):
-                tensor.copy_(part)
+    import_rows(model, _table(model), state)
 
 
-def _table(model: Transformer) -> Iterator[tuple[str, list[str]]]:
-    """(their name, our names) for every tensor of the stacks."""
+def _table(model: Transformer) -> Iterator[Row]:
+    """For every tensor of the stacks."""
     config = model.config
     for stack, count, layer in (
         ("encoder", config.encoder_layers, _ENCODER_LAYER),
@@ -61,6 +49,6 @@ def _table(model: Transformer) -> Iterator[tuple[str, list[str]]]:
             for i in range(count):
                 prefix = f"{stack}.layers.{i}."
                 for their, ours in layer.items():
-                    yield f"{prefix}{their}{kind}", [f"{prefix}{our}{kind}" for our in ours]
+                    yield Row([f"{prefix}{their}{kind}"], [f"{prefix}{our}{kind}" for our in ours])
             if config.norm == "pre":
-                yield f"{stack}.norm.{kind}", [f"{stack}.final_norm.{kind}"]
+                yield Row([f"{stack}.norm.{kind}"], [f"{stack}.final_norm.{kind}"])

@@ -1,0 +1,566 @@
+"""Decoding speed of ours beside Hugging Face's Marian model and CTranslate2: all have the same weights.
+
+Each engine has a process of its own; they take turns, so that all see the same weather. Token ids go in,
+token ids come out: cutting text into tokens and joining them is left out for all. Scores are over |Y|^α
+everywhere, and each engine stops by its own rule. Three ways to batch: a sentence at a time, which gives the
+latency; 32 at a time, in the order of the text; all of them sorted by length, where each engine gets the
+batch size (and CTranslate2 the number of workers) that suits it best of those tried.
+
+make bench-decode
+"""
+
+import argparse
+import inspect
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import numpy as np
+import sacrebleu
+import torch
+import transformers
+from transformers import MarianConfig, MarianMTModel
+
+from train_speed import MULTI30K, VOCABULARIES, drawn_lengths, seconds
+from transduce import artifact
+from transduce.config import PRESETS, Vocabulary, preset
+from transduce.data.corpus import AlignedFiles, Corpus
+from transduce.data.prepare import clean_lines
+from transduce.decoding.beam import beam_search
+from transduce.decoding.penalties import plain_penalty
+from transduce.errors import ConfigError
+from transduce.interop.ctranslate2 import export_ctranslate2
+from transduce.interop.marian import export_marian, marian_config
+from transduce.machine import lacks_announced_instructions
+from transduce.models.build import build
+from transduce.models.transformer import Transformer
+from transduce.training.train import train
+
+ALPHA = 0.6
+EXTRA = 50  # tokens that a target may be longer than its source
+TRIED = (512, 1024, 2048, 4096, 8192)  # source tokens of a batch, padding included, where all are sorted
+BEAMS = {"greedy": 1, "beam 4": 4}
+BATCHINGS = ("1", "32", "sorted")
+HOPELESS = 5  # times slower than float32: such bf16, as on CPUs without it, takes no part
+
+Tokens = list[int]
+
+
+# What is decoded
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model's sentences, in a file for all processes."""
+
+    sources: list[Tokens]  # with their ends
+    references: list[str]  # if there are any, and weights worth scoring
+    length: int | None = None  # of every target, if none of them ends by itself
+
+    @classmethod
+    def read(cls, folder: Path) -> "Task":
+        return cls(**json.loads((folder / "task.json").read_text(encoding="utf-8")))
+
+    def write(self, folder: Path) -> None:
+        (folder / "task.json").write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    def limit(self, rows: list[int]) -> int:
+        """The greatest length of the targets of a batch, ends included: theirs have one for a batch."""
+        return self.length or max(len(self.sources[row]) for row in rows) + EXTRA
+
+    def batches(self, rows: list[int], batching: str, tokens: int) -> list[list[int]]:
+        """Where all are sorted, of at most so many ``tokens``."""
+        if batching != "sorted":
+            size = int(batching)
+            return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
+        found: list[list[int]] = [[]]
+        for row in sorted(rows, key=lambda row: len(self.sources[row])):
+            if found[-1] and (len(found[-1]) + 1) * len(self.sources[row]) > tokens:
+                found.append([])
+            found[-1].append(row)
+        return found
+
+
+def write_random(folder: Path, model: str, sentences: int) -> str:
+    """A model with random weights, and sentences of random tokens."""
+    vocabulary = VOCABULARIES[model]
+    transformer = build(preset(model).model, vocabulary, seed=1)
+    never_end(transformer)
+    artifact.save(transformer, folder)
+    source, target = drawn_lengths(sentences)
+    task = Task(random_sources(source, vocabulary), [], round(float(target.mean())))
+    task.write(folder)
+    return (
+        f"random weights, {vocabulary.target:,} tokens, sources as long as Multi30k's; "
+        f"every target is cut off after {task.length} tokens, in all engines"
+    )
+
+
+def never_end(model: Transformer) -> None:
+    """Make ``eos`` so unlikely that no engine ever says it: random weights know nothing of ends."""
+    direction = torch.full((model.config.d_model,), model.config.d_model**-0.5)
+    with torch.no_grad():
+        # All outputs point this way a little, and the end the opposite way.
+        model.decoder.layers[-1].around_feed_forward.norm.bias.add_(5 * direction)
+        model.output.weight[model.vocabulary.eos] = -6 * direction
+
+
+def random_sources(lengths: Any, vocabulary: Vocabulary) -> list[Tokens]:
+    draw = np.random.default_rng(2)
+    return [[*draw.integers(4, vocabulary.source, n - 1).tolist(), vocabulary.eos] for n in lengths]
+
+
+def write_trained(folder: Path, trained: Path, sentences: int) -> str:
+    """A trained model and Multi30k's test set."""
+    tokenizer = artifact.load_tokenizer(trained)
+    artifact.save(artifact.load(trained), folder, tokenizer)
+    if not MULTI30K.exists():
+        lengths, _ = drawn_lengths(sentences)
+        Task(random_sources(lengths, tokenizer.vocabulary), []).write(folder)
+        return f"{trained}, random tokens, sources as long as Multi30k's"
+    source, target = (MULTI30K / f"test_2016_flickr.{side}.gz" for side in ("en", "de"))
+    chunks = list(clean_lines(Corpus((AlignedFiles(source, target),))))
+    lines = [line for chunk in chunks for line in chunk.sources][:sentences]
+    references = [line for chunk in chunks for line in chunk.targets][:sentences]
+    Task(tokenizer.encode_source(lines), references).write(folder)
+    return f"{trained}, Multi30k test_2016_flickr"
+
+
+def train_small(folder: Path, steps: int) -> Path:
+    """A model that has seen enough of Multi30k to end its sentences."""
+    if not MULTI30K.exists():
+        raise SystemExit(f"--train-steps needs the text in {MULTI30K}")
+    files = {
+        prefix + side: MULTI30K / f"{part}.{language}.gz"
+        for prefix, part in (("", "train"), ("valid_", "val"))
+        for side, language in (("source", "en"), ("target", "de"))
+    }
+    train(folder, preset="small", steps=steps, **files)
+    return folder / "final"
+
+
+# What decodes
+
+
+class Engine(ABC):
+    """A model in memory, and how it finds the best target of each source."""
+
+    workers: tuple[int, ...] = (1,)  # how many batches may be under way at once
+
+    def sources(self, ids: Tokens) -> Any:
+        """A source in the form that the engine takes."""
+        return ids
+
+    @abstractmethod
+    def decode(self, batches: list[list[Any]], limits: list[int], beam: int, workers: int) -> list[Any]:
+        """What is timed: all batches; a target a source, in any form."""
+
+    def ids(self, target: Any) -> Tokens:
+        """A target without its end."""
+        found: Tokens = target
+        return found
+
+
+class Transduce(Engine):
+    """Ours."""
+
+    def __init__(self, folder: Path, precision: str) -> None:
+        options = {"precision": precision} if has_precisions() else {}
+        self.model = artifact.load(folder, **options)
+
+    def decode(self, batches: list[list[Any]], limits: list[int], beam: int, workers: int) -> list[Any]:
+        found = []
+        for sources, limit in zip(batches, limits, strict=True):
+            tokens = padded(sources, self.model.vocabulary.pad)
+            limits_of = [limit] * len(sources)
+            found += beam_search(
+                self.model, tokens, limits_of, beam=beam, penalty=plain_penalty(ALPHA if beam > 1 else 0.0)
+            )
+        return [hypotheses[0].tokens for hypotheses in found]
+
+
+def has_precisions() -> bool:
+    return "precision" in inspect.signature(artifact.load).parameters
+
+
+def padded(sources: list[Tokens], pad: int) -> torch.Tensor:
+    rows = [torch.tensor(ids) for ids in sources]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
+
+
+class HuggingFace(Engine):
+    """``generate`` of the Marian model."""
+
+    def __init__(self, folder: Path, precision: str) -> None:
+        model = artifact.load(folder)
+        self.special = model.vocabulary
+        config = MarianConfig(**marian_config(model.config, model.vocabulary), attn_implementation="sdpa")
+        self.model = MarianMTModel(config).eval()
+        self.model.load_state_dict(export_marian(model))
+        self.model = self.model.to(getattr(torch, precision))
+
+    def decode(self, batches: list[list[Any]], limits: list[int], beam: int, workers: int) -> list[Any]:
+        special = self.special
+        options: dict[str, Any] = {"length_penalty": ALPHA} if beam > 1 else {}
+        found: list[Any] = []
+        for sources, limit in zip(batches, limits, strict=True):
+            tokens = padded(sources, special.pad)
+            targets = self.model.generate(
+                input_ids=tokens,
+                attention_mask=tokens != special.pad,
+                max_new_tokens=limit,
+                num_beams=beam,
+                do_sample=False,
+                suppress_tokens=sorted({special.pad, special.bos} - {special.eos}),
+                **options,
+            )
+            found += targets[:, 1:].tolist()
+        return found
+
+    def ids(self, target: Any) -> Tokens:
+        ends = [target.index(end) for end in (self.special.eos, self.special.pad) if end in target]
+        found: Tokens = target[: min(ends, default=len(target))]
+        return found
+
+
+class CTranslate2(Engine):
+    """Batch after batch on all threads, or a batch a thread."""
+
+    def __init__(self, folder: Path, precision: str) -> None:
+        threads = torch.get_num_threads()
+        self.workers = tuple(sorted({1, threads}))
+        self.translators = {
+            count: ctranslate2.Translator(
+                str(folder / "ctranslate2"),
+                compute_type=precision,
+                inter_threads=count,
+                intra_threads=threads // count,
+            )
+            for count in self.workers
+        }
+        vocabulary = artifact.read_header(folder).vocabulary
+        self.end = f"<{vocabulary.eos}>"
+        self.never = [[f"<{token}>"] for token in sorted({vocabulary.pad, vocabulary.bos} - {vocabulary.eos})]
+
+    def sources(self, ids: Tokens) -> Any:
+        return [f"<{token}>" for token in ids[:-1]]  # it ends them itself
+
+    def decode(self, batches: list[list[Any]], limits: list[int], beam: int, workers: int) -> list[Any]:
+        under_way = [
+            self.translators[workers].translate_batch(
+                sources,
+                beam_size=beam,
+                length_penalty=ALPHA if beam > 1 else 0.0,
+                max_decoding_length=limit,
+                min_decoding_length=0,
+                return_end_token=True,  # so that |Y| counts it
+                suppress_sequences=self.never,
+                asynchronous=True,
+            )
+            for sources, limit in zip(batches, limits, strict=True)
+        ]
+        return [one.result().hypotheses[0] for batch in under_way for one in batch]
+
+    def ids(self, target: Any) -> Tokens:
+        return [int(token[1:-1]) for token in target if token != self.end]
+
+
+OURS, MARIAN, CT2 = "transduce", "Hugging Face", "CTranslate2"
+WIDE = ", AVX-512"  # which CTranslate2 does not choose by itself
+ENGINES: dict[str, type[Engine]] = {OURS: Transduce, MARIAN: HuggingFace, CT2: CTranslate2}
+
+
+def names() -> list[str]:
+    """Engine and precision, as far as they are there."""
+    theirs = ctranslate2.get_supported_compute_types("cpu")
+    found = [f"{OURS}, float32", *([f"{OURS}, int8"] if has_precisions() else [])]
+    found += [f"{MARIAN}, float32", f"{MARIAN}, bfloat16"]
+    for precision in ("float32", "int8", "bfloat16"):
+        if precision in theirs:
+            found += [f"{CT2}, {precision}", f"{CT2}, {precision}{WIDE}"]
+    return found
+
+
+# What is measured
+
+
+@dataclass(frozen=True)
+class Question:
+    """Decode the first ``sentences``, in this way."""
+
+    beam: int
+    batching: str
+    sentences: int
+    tokens: int = 0  # a batch, where all are sorted
+    workers: int = 1
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came out, in the order of the sources, and how long it took."""
+
+    seconds: float
+    targets: list[Tokens]
+    tokens: int  # of all targets, ends included
+
+
+class Runner:
+    """An engine in a process of its own."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        command = [sys.executable, __file__, "--run", name, "--data", str(folder)]
+        environment = {**os.environ, **({"CT2_FORCE_CPU_ISA": "AVX512"} if name.endswith(WIDE) else {})}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        self.workers: tuple[int, ...] = ()
+
+    def wait(self) -> None:
+        """Until it is ready."""
+        self.workers = self._read()
+
+    def ask(self, question: Question) -> Answer:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(asdict(question)) + "\n")
+        self.process.stdin.flush()
+        return Answer(**self._read())
+
+    def _read(self) -> Any:
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"an engine ended with {self.process.wait()}: {self.process.args}")
+        return json.loads(line)
+
+    def stop(self) -> None:
+        self.process.communicate()
+
+
+def run(name: str, folder: Path) -> None:
+    """What happens in such a process: a question a line, and an answer."""
+    engine_name, precision = name.removesuffix(WIDE).split(", ")
+    lacks_announced_instructions()
+    engine, task = ENGINES[engine_name](folder, precision), Task.read(folder)
+    print(json.dumps(engine.workers), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(asdict(answer(engine, task, Question(**json.loads(line))))), flush=True)
+
+
+def answer(engine: Engine, task: Task, asked: Question) -> Answer:
+    batches = task.batches(list(range(asked.sentences)), asked.batching, asked.tokens)
+    sources = [[engine.sources(task.sources[row]) for row in rows] for rows in batches]
+    limits = [task.limit(rows) for rows in batches]
+    found: list[Any] = []
+    taken = seconds(lambda: found.extend(engine.decode(sources, limits, asked.beam, asked.workers)))
+    targets: list[Tokens] = [[] for _ in range(asked.sentences)]
+    for row, target in zip((row for rows in batches for row in rows), found, strict=True):
+        targets[row] = engine.ids(target)
+    ends = sum(len(targets[row]) < limit for rows, limit in zip(batches, limits, strict=True) for row in rows)
+    return Answer(taken, targets, sum(map(len, targets)) + ends)
+
+
+@dataclass
+class Speed:
+    """Of one engine in one setting."""
+
+    seconds: float  # for all, the median of the rounds
+    last: Answer
+
+    @property
+    def tokens(self) -> float:
+        """A second."""
+        return self.last.tokens / self.seconds
+
+    @property
+    def sentences(self) -> float:
+        """A second."""
+        return len(self.last.targets) / self.seconds
+
+
+def race(runners: dict[str, Runner], questions: dict[str, Question], rounds: int) -> dict[str, Speed]:
+    """Each round, each engine decodes all; medians of the rounds."""
+    answers: dict[str, list[Answer]] = {name: [] for name in questions}
+    for _ in range(rounds):
+        for name, question in questions.items():
+            answers[name].append(runners[name].ask(question))
+    return {
+        name: Speed(statistics.median(one.seconds for one in found), found[-1])
+        for name, found in answers.items()
+    }
+
+
+def best_batching(runner: Runner, beam: int, sentences: int, tried: tuple[int, ...]) -> Question:
+    """The fastest way to decode all of them; warms up, too."""
+    found = {}
+    for tokens in tried:
+        for workers in runner.workers:
+            question = Question(beam, "sorted", sentences, tokens, workers)
+            found[question] = runner.ask(question).seconds
+    return min(found, key=lambda question: found[question])
+
+
+class Section:
+    """A model: all engines, all settings."""
+
+    def __init__(self, label: str, folder: Path, args: argparse.Namespace) -> None:
+        self.label, self.folder, self.args = label, folder, args
+        self.task = Task.read(folder)
+        count = len(self.task.sources)
+        self.sentences = {"1": max(1, count // 16), "32": max(2, count // 4), "sorted": count}
+        model = artifact.load(folder)
+        export_ctranslate2(model, folder / "ctranslate2", positions=1024)
+        self.names = names()
+        try:
+            marian_config(model.config, model.vocabulary)
+        except ConfigError as error:
+            print(f"  without {MARIAN}: {error}")
+            self.names = [name for name in self.names if not name.startswith(MARIAN)]
+
+    def show(self) -> list[str]:
+        """Prints the tables; the lines to end with."""
+        runners = {name: Runner(name, self.folder) for name in self.names}
+        for runner in runners.values():
+            runner.wait()
+        ratios = []
+        for search, beam in BEAMS.items():
+            questions = self.questions(runners, beam)
+            for batching in BATCHINGS:
+                asked = {
+                    name: question
+                    if batching == "sorted"
+                    else Question(beam, batching, self.sentences[batching])
+                    for name, question in questions.items()
+                }
+                speeds = race(runners, asked, self.args.rounds)
+                self.table(search, batching, speeds, asked)
+            ratios += self.ratios(search, speeds)  # of the last, sorted
+        for runner in runners.values():
+            runner.stop()
+        return ratios
+
+    def questions(self, runners: dict[str, Runner], beam: int) -> dict[str, Question]:
+        """The best way of each engine for all sentences; bf16 that takes forever is left out."""
+        tried = TRIED[:2] if self.args.quick else TRIED
+        few = self.sentences["32"]
+        for name in [name for name in runners if name.endswith("bfloat16")]:
+            question = Question(beam, "32", min(8, few))
+            both = runners[name], runners[name.replace("bfloat16", "float32")]
+            slow, quick = (min(runner.ask(question).seconds for _ in range(2)) for runner in both)
+            if slow > HOPELESS * quick:
+                print(f"  {name} takes no part: it is {slow / quick:.0f}× slower than float32")
+                runners.pop(name).stop()
+        return {
+            name: best_batching(runner, beam, self.sentences["sorted"], tried)
+            for name, runner in runners.items()
+        }
+
+    def table(self, search: str, batching: str, speeds: dict[str, Speed], asked: dict[str, Question]) -> None:
+        how = {"1": "a sentence at a time", "32": "32 at a time", "sorted": "sorted by length"}[batching]
+        print(f"\n  {self.label}, {search}, {how}, {self.sentences[batching]} sentences")
+        scored = bool(self.task.references) and batching == "sorted"
+        print(
+            f"    {'':<33}tokens/s  sentences/s  equal to ours"
+            + ("     BLEU" if scored else "")
+            + ("  ms a sentence" if batching == "1" else "")
+            + ("  tokens a batch" if batching == "sorted" else "")
+        )
+        first = next(iter(speeds.values())).last.targets
+        for name, speed in speeds.items():
+            pairs = zip(first, speed.last.targets, strict=True)
+            equal = statistics.mean(one == other for one, other in pairs)
+            line = f"    {name:<31}{speed.tokens:10,.0f}{speed.sentences:13,.1f}{equal:15.1%}"
+            if scored:
+                line += f"{self.bleu(speed.last.targets):9.2f}"
+            if batching == "1":
+                line += f"{1000 / speed.sentences:15.1f}"
+            if batching == "sorted":
+                workers = asked[name].workers
+                line += f"{asked[name].tokens:16,}" + (f" × {workers} workers" if workers > 1 else "")
+            print(line, flush=True)
+
+    def bleu(self, targets: list[Tokens]) -> float:
+        tokenizer = artifact.load_tokenizer(self.folder)
+        lines = [tokenizer.decode(tokens) for tokens in targets]
+        return float(sacrebleu.corpus_bleu(lines, [self.task.references]).score)
+
+    def ratios(self, search: str, speeds: dict[str, Speed]) -> list[str]:
+        """Ours to theirs, each in its fastest precision."""
+        best: dict[str, float] = {}
+        for name, speed in speeds.items():
+            engine = name.split(", ")[0]
+            best[engine] = max(best.get(engine, 0), speed.tokens)
+        return [
+            f"ratio to {peer} ({self.label}, {search}): {best[OURS] / best[engine]:.2f}"
+            for peer, engine in ((f"best {CT2}", CT2), (MARIAN, MARIAN))
+            if engine in best
+        ]
+
+
+def label_of(trained: Path) -> str:
+    """The preset that a trained model is, dropout aside."""
+    found = artifact.read_header(trained).model.model_dump(exclude=artifact.FREE)
+    for name, config in PRESETS.items():
+        if config.model.model_dump(exclude=artifact.FREE) == found:
+            return name
+    return "model"
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Decoding speed beside the peers.")
+    parser.add_argument(
+        "--model", choices=["small", "base", "all"], default="all", help="with random weights"
+    )
+    parser.add_argument("--model-folder", type=Path, help="a trained model instead, such as RUN/best")
+    parser.add_argument("--train-steps", type=int, help="train small on Multi30k so long, and take that")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sentences", type=int, help="1,000 if not given, 250 for base")
+    parser.add_argument("--quick", action="store_true", help="see that it works: the figures mean nothing")
+    parser.add_argument("--run", help="be this engine and decode when asked, no more")
+    parser.add_argument("--data", type=Path, help="a folder that an outer run prepared")
+    args = parser.parse_args()
+    if args.quick:
+        args.rounds, args.sentences = 1, args.sentences or 16
+    return args
+
+
+def main() -> None:
+    args = parse()
+    if args.run:
+        run(args.run, args.data)
+        return
+    lacks_announced_instructions()  # once for all processes
+    print(
+        f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}, torch "
+        f"{torch.__version__}, transformers {transformers.__version__}, ctranslate2 {ctranslate2.__version__}"
+    )
+    print(f"scores over |Y|^{ALPHA}; medians of {args.rounds} rounds", flush=True)
+    ratios = []
+    with tempfile.TemporaryDirectory() as temporary:
+        trained = args.model_folder
+        if args.train_steps:
+            trained = train_small(Path(temporary) / "run", args.train_steps)
+        labels = ["base", "small"] if args.model == "all" else [args.model]
+        labels = [label_of(trained)] if trained else labels
+        for label in labels:
+            folder = Path(temporary) / label
+            sentences = args.sentences or (250 if label == "base" and not trained else 1000)
+            origin = (
+                write_trained(folder, trained, sentences)
+                if trained
+                else write_random(folder, label, sentences)
+            )
+            print(f"\n{label}: {origin}", flush=True)
+            ratios += Section(label, folder, args).show()
+    print("\n" + "\n".join(ratios), flush=True)
+
+
+if __name__ == "__main__":
+    main()

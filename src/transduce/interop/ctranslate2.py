@@ -1,0 +1,198 @@
+"""To CTranslate2, an engine that only translates: one way, for what it reads may be rounded to 8 bits."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from transduce.config import TransformerConfig
+from transduce.data.tokenizer import Side, Tokenizer
+from transduce.errors import ArtifactError, ConfigError, DependencyError
+from transduce.models.transformer import Transformer
+from transduce.nn.positional import sinusoids
+
+POSITIONS = 2048  # their table has an end, ours has none
+Quantization = Literal[
+    "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32"
+]
+
+# ours → theirs, inside a layer
+_LAYER = {
+    "self_attention.query_key_value": "self_attention.linear.0",
+    "self_attention.output": "self_attention.linear.1",
+    "around_self_attention.norm": "self_attention.layer_norm",
+    "feed_forward.inner": "ffn.linear_0",
+    "feed_forward.outer": "ffn.linear_1",
+    "around_feed_forward.norm": "ffn.layer_norm",
+}
+_DECODER_LAYER = {
+    **_LAYER,
+    "memory_attention.query": "attention.linear.0",
+    "memory_attention.key_value": "attention.linear.1",
+    "memory_attention.output": "attention.linear.2",
+    "around_memory_attention.norm": "attention.layer_norm",
+}
+
+
+def export_ctranslate2(
+    model: Transformer,
+    folder: str | Path,
+    tokenizer: Tokenizer | None = None,
+    *,
+    quantization: Quantization | None = None,
+    positions: int = POSITIONS,
+) -> None:
+    """Write a folder for ``ctranslate2.Translator``; it reads and writes at most ``positions`` tokens.
+
+    Its tokens are those of the tokenizer, which is saved beside them, or else the ids as text. It ends the
+    sources itself.
+    """
+    folder = Path(folder).expanduser()
+    config = model.config
+    _check(config, quantization)
+    spec = _specification(config)
+    if unused := set(dict(model.named_parameters())) - set(_fill(spec, model, positions)):
+        raise AssertionError(f"{min(unused)} was not exported")
+    sides = (tokenizer.source, tokenizer.target) if tokenizer else (None, None)
+    source, target = _names(sides[0], model.vocabulary.source), _names(sides[1], model.vocabulary.target)
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    unknown = {"<unk>", "[UNK]"} & set(source) & set(target)
+    # What is unknown has to have a name that exists; no token of the tokenizer is.
+    spec.config.unk_token = min(unknown, default=target[model.vocabulary.pad])
+    spec.config.bos_token = spec.config.decoder_start_token = target[model.vocabulary.bos]
+    spec.config.eos_token = target[model.vocabulary.eos]
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = config.norm_epsilon
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    _write(spec, folder, tokenizer)
+
+
+def _check(config: TransformerConfig, quantization: str | None) -> None:
+    if quantization is not None and quantization not in get_args(Quantization):
+        known = ", ".join(get_args(Quantization))
+        raise ConfigError(f"CTranslate2 has no quantization {quantization!r}", f"known: {known}")
+    width = config.d_model / config.heads
+    if (config.d_k or width) != (config.d_v or width):
+        raise ConfigError(
+            f"CTranslate2 has one size a head, but the model has d_k = {config.d_k} and d_v = {config.d_v}",
+            "export it to another format",
+        )
+
+
+def _specification(config: TransformerConfig) -> Any:
+    """An empty one, of the model's sizes."""
+    try:
+        from ctranslate2.specs import common_spec, transformer_spec
+    except ImportError as error:
+        raise DependencyError(
+            "this export needs the package ctranslate2", "run: pip install 'transduce[export]'"
+        ) from error
+    activation = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}[config.activation]
+    d_k = config.d_k or config.d_model // config.heads
+    options = {
+        "pre_norm": config.norm == "pre",
+        "activation": common_spec.Activation[activation],
+        "ffn_glu": config.activation == "swiglu",
+        "head_dim": config.d_k,
+        "rotary_dim": d_k - d_k % 2 if config.positions == "rotary" else None,
+        "rotary_interleave": True,
+    }
+    encoder = transformer_spec.TransformerEncoderSpec(config.encoder_layers, config.heads, **options)
+    decoder = transformer_spec.TransformerDecoderSpec(config.decoder_layers, config.heads, **options)
+    return transformer_spec.TransformerSpec(encoder, decoder)
+
+
+def _fill(spec: Any, model: Transformer, positions: int) -> Iterator[str]:
+    """Put every parameter of ours in its place; gives their names."""
+    ours = dict(model.named_parameters())
+    yield from _fill_ends(spec, model, positions)
+    for stack, layer in (("encoder", _LAYER), ("decoder", _DECODER_LAYER)):
+        theirs = getattr(spec, stack)
+        for number, place in enumerate(theirs.layer):
+            for our, their in layer.items():
+                name = f"{stack}.layers.{number}.{our}"
+                _put(_inside(place, their), ours[f"{name}.weight"], ours[f"{name}.bias"])
+                yield from (f"{name}.weight", f"{name}.bias")
+            if model.config.activation == "swiglu":
+                _split_gate(place.ffn)
+        if model.config.norm == "pre":
+            _put(theirs.layer_norm, ours[f"{stack}.final_norm.weight"], ours[f"{stack}.final_norm.bias"])
+            yield from (f"{stack}.final_norm.weight", f"{stack}.final_norm.bias")
+
+
+def _fill_ends(spec: Any, model: Transformer, positions: int) -> Iterator[str]:
+    """Embeddings, positions and the output; √d_model is theirs too."""
+    spec.encoder.embeddings[0].weight = _plain(model.source_embedding.weight)
+    spec.decoder.embeddings.weight = _plain(model.target_embedding.weight)
+    spec.decoder.projection.weight = _plain(model.output.weight)
+    yield from ("source_embedding.weight", "target_embedding.weight", "output.weight")
+    for stack, name in ((spec.encoder, "source_positions"), (spec.decoder, "target_positions")):
+        if model.config.positions == "learned":
+            stack.position_encodings.encodings = _plain(getattr(model, name).weight)
+            yield f"{name}.weight"
+        elif model.config.positions == "sinusoidal":
+            stack.position_encodings.encodings = _plain(sinusoids(positions, model.config.d_model))
+        elif hasattr(stack, "position_encodings"):  # an empty one means sinusoids
+            if model.config.positions == "none":
+                stack.position_encodings.encodings = torch.zeros(positions, model.config.d_model).numpy()
+            else:
+                del stack.position_encodings
+
+
+def _put(place: Any, weight: Tensor, bias: Tensor) -> None:
+    """A linear map or a layer norm."""
+    names = ("gamma", "beta") if hasattr(place, "gamma") else ("weight", "bias")
+    for name, tensor in zip(names, (weight, bias), strict=True):
+        setattr(place, name, _plain(tensor))
+
+
+def _split_gate(place: Any) -> None:
+    """Gate and up are one matrix here, two there."""
+    half = len(place.linear_0.bias) // 2
+    for name in ("weight", "bias"):
+        both = getattr(place.linear_0, name)
+        setattr(place.linear_0, name, both[:half])
+        setattr(place.linear_0_noact, name, both[half:])
+
+
+def _inside(place: Any, path: str) -> Any:
+    for name in path.split("."):
+        place = place[int(name)] if name.isdigit() else getattr(place, name)
+    return place
+
+
+def _plain(tensor: Tensor) -> Any:
+    """A copy: they are scaled in place to become 8-bit numbers."""
+    return tensor.detach().float().cpu().numpy().copy()
+
+
+def _names(side: Side | None, size: int) -> list[str]:
+    """A name for every id, no two alike."""
+    names = [(side and side.backend.id_to_token(token)) or f"<{token}>" for token in range(size)]
+    if len(set(names)) < len(names):
+        raise ArtifactError("the tokenizer gives two ids one name", "use another tokenizer")
+    return names
+
+
+def _write(spec: Any, folder: Path, tokenizer: Tokenizer | None) -> None:
+    """Whole, or not at all."""
+    new = folder.with_name(f".{folder.name}.new")
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise ArtifactError(f"{folder} is not empty", "choose another place")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        spec.save(str(new))
+        if tokenizer is not None:
+            tokenizer.save(new)
+        new.replace(folder)
+    except OSError as error:
+        remedy = "check the space and your rights there"
+        raise ArtifactError(f"cannot write {folder}: {error.strerror or error}", remedy) from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
