@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli import check, demo, paper, plan, report, train, translate
+from transduce.cli import check, demo, inspect, paper, plan, report, train, translate
 from transduce.cli.errors import run
 
 app = typer.Typer(
@@ -15,6 +15,7 @@ app = typer.Typer(
 )
 app.command("check")(check.check)
 app.command("demo")(demo.demo)
+app.command("inspect")(inspect.inspect)
 app.command("paper")(paper.paper)
 app.command("plan")(plan.plan)
 app.command("report")(report.report)
