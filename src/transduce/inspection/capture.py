@@ -2,9 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from html import escape
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -15,50 +12,9 @@ from transduce.decoding.penalties import paper_penalty
 from transduce.decoding.trace import Branch
 from transduce.decoding.translator import Candidate, Translator
 from transduce.errors import DataError, TransduceError
+from transduce.inspection.inspection import Inspection
 from transduce.inspection.pieces import has_words, readable
-from transduce.inspection.render import render
 from transduce.models.transformer import Transformer
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """What a model did with a sentence. Weights are its own, (layers, heads, query, key).
-
-    At its position i the decoder has read ``read_tokens[i]`` last and says ``said_tokens[i]`` next.
-    """
-
-    source: str
-    target: str
-    target_was_given: bool  # otherwise it is the best that was found
-    source_tokens: list[str]
-    read_tokens: list[str]  # starts with bos
-    said_tokens: list[str]  # ends with eos, unless the search was cut off
-    log_probabilities: list[float]  # of ``said_tokens``
-    encoder: Tensor  # (layers, heads, source, source)
-    decoder: Tensor  # (layers, heads, target, target)
-    encoder_decoder: Tensor  # (layers, heads, target, source)
-    candidates: list[Candidate]  # what the search found, best first
-    trace: list[list[Branch]]  # what it looked at, a list a step
-    winner: list[int]  # of each step's branches, the one that leads to the best candidate
-    token_names: dict[int, str]  # of the branches' tokens
-    has_words: bool  # whether target tokens say where words begin
-
-    def html(self) -> str:
-        """A page of its own, which needs nothing from elsewhere."""
-        return render(self)
-
-    def save(self, path: str | Path) -> None:
-        """Write the page."""
-        try:
-            Path(path).write_text(self.html(), encoding="utf-8")
-        except OSError as error:
-            raise TransduceError(f"cannot write {path}: {error.strerror}", "choose another place") from error
-
-    def _repr_html_(self) -> str:
-        """For notebooks."""
-        style = "width:100%;height:900px;border:0"
-        page = escape(self.html(), quote=True)
-        return f'<iframe title="Inspection" sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
 
 
 def inspect_with(translator: Translator, source: str, target: str | None = None) -> Inspection:
@@ -102,14 +58,13 @@ def inspect_sentence(
         (found,) = beam_search(
             model, rows, [most], beam=beam, penalty=paper_penalty(length_penalty), trace=trace
         )
-        eos, bos = model.vocabulary.eos, model.vocabulary.bos
-        said = _said(found[0], eos) if given is None else given
-        read = [bos, *said[:-1]]
+        said = _said(found[0], model.vocabulary.eos) if given is None else given
+        read = [model.vocabulary.bos, *said[:-1]]
         target_rows = torch.tensor([read], device=model.device)
         weights = model.attention(rows, target_rows)
-        logits = model(rows, target_rows)[0].float().log_softmax(dim=-1)
-    side = tokenizer.target
+        steps = model(rows, target_rows)[0].float().log_softmax(dim=-1)
     tried = sorted({branch.token for step in trace for branch in step})
+    side = tokenizer.target
     return Inspection(
         source=source,
         target=tokenizer.decode(found[0].tokens) if target is None else target,
@@ -117,16 +72,13 @@ def inspect_sentence(
         source_tokens=readable(tokenizer.source, ids),
         read_tokens=readable(side, read),
         said_tokens=readable(side, said),
-        log_probabilities=logits[range(len(said)), said].tolist(),
+        log_probabilities=steps[range(len(said)), said].tolist(),
         encoder=_together(weights.encoder),
         decoder=_together(weights.decoder),
         encoder_decoder=_together(weights.encoder_decoder),
-        candidates=[
-            Candidate(tokenizer.decode(one.tokens), one.score, readable(side, one.tokens), one.log_probabilities)
-            for one in found
-        ],
+        candidates=[_candidate(one, tokenizer) for one in found],
         trace=trace,
-        winner=winning_branches(trace, _said(found[0], eos)),
+        winner=winning_branches(trace, _said(found[0], model.vocabulary.eos)),
         token_names=dict(zip(tried, readable(side, tried), strict=True)),
         has_words=has_words(side),
     )
@@ -148,7 +100,9 @@ def winning_branches(trace: list[list[Branch]], tokens: list[int]) -> list[int]:
     return ways[0][0] if ways else []
 
 
-def _ids(encode: Callable[[Sequence[str]], list[list[int]]], text: str, what: str, most: int | None) -> list[int]:
+def _ids(
+    encode: Callable[[Sequence[str]], list[list[int]]], text: str, what: str, most: int | None
+) -> list[int]:
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -162,6 +116,11 @@ def _ids(encode: Callable[[Sequence[str]], list[list[int]]], text: str, what: st
 def _said(found: Hypothesis, eos: int) -> list[int]:
     ended = len(found.log_probabilities) > len(found.tokens)
     return [*found.tokens, eos] if ended else found.tokens
+
+
+def _candidate(found: Hypothesis, tokenizer: Tokenizer) -> Candidate:
+    tokens = readable(tokenizer.target, found.tokens)
+    return Candidate(tokenizer.decode(found.tokens), found.score, tokens, found.log_probabilities)
 
 
 def _together(layers: list[Tensor]) -> Tensor:

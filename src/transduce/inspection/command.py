@@ -1,6 +1,6 @@
 """What ``transduce inspect`` does: a sentence, or all heads over a corpus."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -51,20 +51,16 @@ def inspect(
         yield png
 
 
-def _inspect_heads(
-    model: Path, source: Path, target: Path, limit: int, json: Path | None
-) -> Iterator[Path]:
+def _inspect_heads(model: Path, source: Path, target: Path, limit: int, json: Path | None) -> Iterator[Path]:
     messages, output = Console(stderr=True), Console()
     output = output if output.is_terminal else Console(width=120)
-    found = heads_of(
-        artifact.load(model), artifact.load_tokenizer(model), source, target, limit, messages
-    )
+    found = heads_of(artifact.load(model), artifact.load_tokenizer(model), source, target, limit, messages)
     print_heads(found, output)
     if json:
         write_json(found, json)
         yield json
 
 
-def _refuse(options: dict[str, object], why: str) -> None:
+def _refuse(options: Mapping[str, object], why: str) -> None:
     if given := [name for name, value in options.items() if value is not None]:
         raise ConfigError(f"{given[0]} {why}", "leave it out")

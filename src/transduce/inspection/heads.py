@@ -146,7 +146,7 @@ def _habits(model: Transformer, batch: Batch) -> dict[Place, Tensor]:
         ("decoder", weights.decoder, batch.target, batch.target),
         ("encoder_decoder", weights.encoder_decoder, batch.target, batch.source),
     ]
-    found = {}
+    found: dict[Place, Tensor] = {}
     for kind, layers, queries, keys in seen:
         real = queries != model.vocabulary.pad
         ends = keys == model.vocabulary.eos
@@ -157,7 +157,7 @@ def _habits(model: Transformer, batch: Batch) -> dict[Place, Tensor]:
 
 
 def habit_sums(weights: Tensor, real: Tensor, ends: Tensor) -> Tensor:
-    """Weights (batch, heads, query, key), real queries (batch, query), end keys (batch, key) → (heads, habits)."""
+    """Weights (batch, heads, query, key), real queries and end keys (batch, …) → sums (heads, habits)."""
     weights = weights.double()
     query, key = weights.shape[-2:]
     apart = torch.arange(key, device=weights.device) - torch.arange(query, device=weights.device)[:, None]

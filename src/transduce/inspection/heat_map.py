@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from transduce.errors import ConfigError, TransduceError, require_matplotlib
+from transduce.inspection.inspection import Inspection
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from transduce.inspection.capture import Inspection
 
 # In this order, as far as they are installed; each fills in what those before it lack.
 FONTS = (
@@ -42,7 +42,7 @@ FONTS = (
 
 
 def write_heat_map(
-    inspection: "Inspection",
+    inspection: Inspection,
     path: str | Path,
     layer: int | None = None,
     warn: Callable[[str], object] = lambda _: None,

@@ -56,9 +56,9 @@ def read_batches(model: Transformer, tokenizer: Tokenizer, files: AlignedFiles, 
             groups.append([])
         groups[-1].append(pair)
     return [
-        pad([np.array(one) for one, _ in group], [np.array(other) for _, other in group], model.vocabulary).to(
-            model.device
-        )
+        pad(
+            [np.array(one) for one, _ in group], [np.array(other) for _, other in group], model.vocabulary
+        ).to(model.device)
         for group in groups
     ]
 
@@ -80,8 +80,8 @@ def print_heads(report: HeadReport, console: Console) -> None:
         table.add_row(*_cells(head))
     console.print(table)
     console.print(
-        "Loss: change in nats a token when the head gives nothing, and its standard error; such changes do not "
-        "add up. Entropy in nats, distance in tokens, shares of the head's attention in percent.",
+        "Loss: change in nats a token when the head gives nothing, and its standard error; such changes do "
+        "not add up. Entropy in nats, distance in tokens, shares of the head's attention in percent.",
         style="dim",
     )
 

@@ -29,9 +29,8 @@ function startAlignment() {
     return neighbour(mine, item, key, ["ArrowUp", "ArrowDown"]);
   });
   const at = (event) => event.target.closest("[role=option]");
-  box.addEventListener("mouseover", (event) => at(event) && nearTo(at(event)));
   box.addEventListener("mouseleave", () => nearTo(null));
-  box.addEventListener("focusin", (event) => at(event) && nearTo(at(event)));
+  pointing(box, "[role=option]", (item) => item && nearTo(item));
   box.addEventListener("focusout", () => nearTo(null));
   box.addEventListener("click", (event) => at(event) && hold(at(event)));
   box.addEventListener("keydown", (event) => {
@@ -62,6 +61,7 @@ function hold(item) {
 }
 
 function nearTo(item) {
+  if (same(placed(item), alignment.near)) return;
   alignment.near = placed(item);
   drawLines();
 }

@@ -22,17 +22,16 @@ function startAttention() {
       choose({ [name]: ["layer", "head"].includes(name) && value !== MEAN ? Number(value) : value });
     });
   }
-  $("overview").addEventListener("click", (event) => chooseCell(event.target.closest("[role=gridcell]")));
-  $("overview").addEventListener("focusin", (event) => chooseCell(event.target.closest("[role=gridcell]")));
+  for (const kind of ["focusin", "click"]) {
+    $("overview").addEventListener(kind, (event) => chooseCell(event.target.closest("[role=gridcell]")));
+  }
   rove($("overview"), "[role=gridcell]", gridNeighbour("overview", "[role=row]", "[role=gridcell]"));
   const inMap = gridNeighbour("map", "tr", "th, td");
   rove($("map"), "th, td", (item, key) => {
     const goal = inMap(item, key);
     return goal?.classList.contains("corner") ? undefined : goal;
   });
-  for (const kind of ["mouseover", "focusin", "click"]) {
-    $("map").addEventListener(kind, (event) => look(event.target.closest("th, td")));
-  }
+  pointing($("map"), "th, td", look);
   fillChoices();
 }
 
@@ -127,9 +126,10 @@ function drawMap() {
     return line;
   });
   $("map").replaceChildren(element("thead", {}, element("tr", {}, corner, ...heads)), element("tbody", {}, ...body));
-  Object.assign(view, { row: Math.min(view.row ?? 0, queries.length - 1) });
-  look($("map").querySelector(view.column === null ? `th[data-row="${view.row}"]` : "tbody th"));
-  $("map").querySelector("tbody th").tabIndex = 0;
+  const place = [view.row === null ? "" : `[data-row="${view.row}"]`, view.column === null ? "" : `[data-column="${view.column}"]`];
+  const looked = $("map").querySelector(`:is(th, td)${place[0]}${place[1]}`);
+  looked.tabIndex = 0;
+  look(looked);
 }
 
 function header(text, scope, place) {
@@ -147,12 +147,12 @@ function said(row, column) {
 
 // A cell, or the name of a row or a column, is pointed at.
 function look(item) {
-  if (!item || item.classList.contains("corner")) return;
+  if (!item || item === view.item || item.classList.contains("corner")) return;
   const [row, column] = [item.dataset.row, item.dataset.column].map((n) => (n === undefined ? null : Number(n)));
   for (const marked of $("map").querySelectorAll(".here")) marked.classList.remove("here");
   if (row !== null) $("map").querySelector(`th[data-row="${row}"]`).classList.add("here");
   if (column !== null) $("map").querySelector(`th[data-column="${column}"]`).classList.add("here");
-  Object.assign(view, { row, column });
+  Object.assign(view, { item, row, column });
   $("readout").textContent = described(row, column);
   drawStrip(row, column);
 }

@@ -34,9 +34,7 @@ function startBeam() {
     drawEdges();
   });
   rove($("tree"), ".branch", walk);
-  for (const kind of ["mouseover", "focusin", "click"]) {
-    $("tree").addEventListener(kind, (event) => explain(event.target.closest(".branch")));
-  }
+  pointing($("tree"), ".branch", explain);
   if (beam.nodes.length) beam.nodes[0][0].tabIndex = 0;
   stepTo(branches.length);
   beam.started = true; // from here on, the newest step is brought into view
@@ -88,7 +86,8 @@ function described_branch(branch) {
 }
 
 function explain(item) {
-  if (!item?.branch) return;
+  if (!item?.branch || item === beam.explained) return;
+  beam.explained = item;
   const way = lineage(item.branch);
   beam.way = new Set(way);
   $("beam-readout").replaceChildren(
@@ -121,6 +120,7 @@ function stepTo(step) {
   $("beam-back").disabled = beam.step <= 1;
   $("beam-on").disabled = beam.step >= branches.length;
   for (const item of beam.nodes.flat()) item.hidden = item.branch.depth >= beam.step;
+  beam.explained = null;
   drawEdges();
   const last = branches[beam.step - 1] ?? [];
   const counts = FATES.map((fate) => `${last.filter((branch) => branch.fate === fate).length} ${fate}`);

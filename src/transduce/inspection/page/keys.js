@@ -27,6 +27,20 @@ function moveTo(group, selector, item) {
   item.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
+// `act` hears of what is pointed at, clicked or focused. When the page scrolls under a resting pointer, browsers
+// report what comes to lie there: that is nobody's doing.
+function pointing(group, selector, act) {
+  let rest = "";
+  group.addEventListener("mousemove", (event) => {
+    const place = `${event.screenX} ${event.screenY}`;
+    if (place !== rest) act(event.target.closest(selector));
+    rest = place;
+  });
+  for (const kind of ["focusin", "click"]) {
+    group.addEventListener(kind, (event) => act(event.target.closest(selector)));
+  }
+}
+
 // The next one in a row of things; `keys` are the two that lead back and on.
 function neighbour(items, item, key, keys) {
   const place = items.indexOf(item);

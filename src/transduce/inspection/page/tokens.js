@@ -29,7 +29,8 @@ function direction(text) {
 function spoken(tokens) {
   const words = tokens.filter((text) => !/^<\/?s>$/.test(text));
   if (!data.hasWords) return words.join("").replaceAll("␣", " ");
-  return words.map((text) => (text.startsWith("·") ? text.slice(1) : ` ${text}`)).join("").trim();
+  const joined = words.map((text) => (text.startsWith("·") ? text.slice(1) : ` ${text}`)).join("");
+  return joined.replaceAll("␣", " ").replace(/ +/g, " ").trim();
 }
 
 const percent = (logProbability) =>
