@@ -9,7 +9,7 @@ import typer
 def inspect(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
-    sentence: Annotated[str | None, typer.Argument(metavar="[SENTENCE]", help="What to translate.")] = None,
+    sentence: Annotated[str | None, typer.Argument(metavar="SENTENCE", help="What to translate.")] = None,
     target: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Look at this translation instead of the model's own.")
     ] = None,

@@ -20,7 +20,7 @@ def has_words(side: Side) -> bool:
 
 
 def readable(side: Side, ids: Sequence[int]) -> list[str]:
-    """A text for each id: ``the``, ``·ing`` inside a word, ``␣``, ``</s>``; ``⟨E2 82⟩`` is part of a character."""
+    """Of each id: ``the``, ``·ing`` inside a word, ``␣``, ``</s>``, ``⟨E2⟩`` for part of a character."""
     special = {id_ for id_, token in side.backend.get_added_tokens_decoder().items() if token.special}
     pre, words = _pre_tokenizer(side), has_words(side)
     names = [side.backend.id_to_token(token) or f"⟨{token}⟩" for token in ids]

@@ -70,9 +70,11 @@ def print_heads(report: HeadReport, console: Console) -> None:
         f"loss {report.loss:.4f} nats a token with all {len(report.heads)} heads",
         highlight=False,
     )
-    table = Table(box=box.SIMPLE_HEAD, title="Heads, the most dispensable first", title_style="bold")
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1), title="Heads, the most dispensable first", title_style="bold"
+    )
     table.add_column("attention", no_wrap=True)
-    for column in ("layer", "head", "loss without it", "±", "entropy", "distance", "itself", "previous"):
+    for column in ("layer", "head", "Δ loss", "±", "entropy", "distance", "itself", "previous"):
         table.add_column(column, justify="right", no_wrap=True)
     for column in ("next", "first", "</s>"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -80,7 +82,7 @@ def print_heads(report: HeadReport, console: Console) -> None:
         table.add_row(*_cells(head))
     console.print(table)
     console.print(
-        "Loss: change in nats a token when the head gives nothing, and its standard error; such changes do "
+        "Δ loss: in nats a token, when the head gives nothing, and its standard error; such changes do "
         "not add up. Entropy in nats, distance in tokens, shares of the head's attention in percent.",
         style="dim",
     )

@@ -115,14 +115,15 @@ function drawMap() {
   const heads = keys.map((text, column) => header(text, "col", { column }));
   const corner = element("td", { class: "corner" }, element("small", {}, view.kind === "encoder_decoder" ? "target ↓ source →" : "from ↓ to →"));
   const body = queries.map((text, row) => {
-    const line = element("tr", {}, header(text, "row", { row }));
-    for (let column = 0; column < keys.length; column++) {
+    // There may be tens of thousands of cells: as text, which holds numbers only, they are there at once.
+    const cells = keys.map((_, column) => {
       const weight = map[row * keys.length + column];
-      const number = cell === 32 && weight >= 0.05 ? `.${String(Math.min(99, Math.round(100 * weight))).padStart(2, "0")}` : "";
-      const made = element("td", { class: `w${level(weight, top)}`, tabindex: "-1", "aria-label": said(row, column) }, number);
-      Object.assign(made.dataset, { row, column });
-      line.append(made);
-    }
+      const number = cell === 32 && weight >= 0.05 ? brief(weight) : "";
+      return `<td class="w${level(weight, top)}" tabindex="-1" data-row="${row}" data-column="${column}" aria-label="${shown(weight)}">${number}</td>`;
+    });
+    const line = element("tr");
+    line.innerHTML = cells.join("");
+    line.prepend(header(text, "row", { row }));
     return line;
   });
   $("map").replaceChildren(element("thead", {}, element("tr", {}, corner, ...heads)), element("tbody", {}, ...body));
@@ -131,6 +132,9 @@ function drawMap() {
   looked.tabIndex = 0;
   look(looked);
 }
+
+// Two digits, as there is room for.
+const brief = (weight) => (weight > 0.995 ? "1" : `.${String(Math.round(100 * weight)).padStart(2, "0")}`);
 
 function header(text, scope, place) {
   const made = element("th", { scope, tabindex: "-1" }, token(text));
