@@ -81,9 +81,11 @@ def test_padding_changes_nothing():
 
 
 def test_losses_are_those_of_the_plain_forward_pass():
-    model = small_model()
+    model = small_model(dropout=0.3)
     batch = batch_of(model)
-    report = examine_heads(model, [batch])
+    report = examine_heads(model.train(), [batch])
+    assert model.training  # as it was found
+    model.eval()
 
     def loss():
         with torch.no_grad():

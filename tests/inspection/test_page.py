@@ -201,6 +201,12 @@ def test_alignment(show):
     page.choose("alignment-layer", "1")
     page.browser.execute_script("threshold.value = 0; threshold.dispatchEvent(new Event('input'))")
     assert len(page.all("#alignment-lines path")) == mean.numel()
+    page.browser.execute_script("threshold.value = 0.9; threshold.dispatchEvent(new Event('input'))")
+    strongest = found.encoder_decoder[0].mean(0).max()
+    assert strongest < 0.9
+    assert page.text("#alignment-readout").startswith(
+        f"No weight reaches 0.90: the greatest is {strongest:.4f}."
+    )
     top = page.script("document.getElementById('alignment-lines').getBoundingClientRect().top")
     lines = [
         box["top"] + box["height"] / 2 - top

@@ -1,7 +1,6 @@
 """One sentence through a model: every attention weight, and every branch of the search."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from transduce.decoding.penalties import paper_penalty
 from transduce.decoding.trace import Branch
 from transduce.decoding.translator import Candidate, Translator
 from transduce.errors import DataError, TransduceError
+from transduce.inspection.heads import evaluating
 from transduce.inspection.inspection import Inspection
 from transduce.inspection.pieces import has_words, readable
 from transduce.models.transformer import Transformer
@@ -54,7 +54,7 @@ def inspect_sentence(
     rows = torch.tensor([ids], device=model.device)
     most = min(len(ids) + extra_length, model.max_length or len(ids) + extra_length)
     trace: list[list[Branch]] = []
-    with _evaluating(model):
+    with evaluating(model):
         (found,) = beam_search(
             model, rows, [most], beam=beam, penalty=paper_penalty(length_penalty), trace=trace
         )
@@ -125,14 +125,3 @@ def _candidate(found: Hypothesis, tokenizer: Tokenizer) -> Candidate:
 
 def _together(layers: list[Tensor]) -> Tensor:
     return torch.stack([layer[0] for layer in layers]).float().cpu()
-
-
-@contextmanager
-def _evaluating(model: Transformer) -> Iterator[None]:
-    """Without dropout, whatever the model was doing."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)

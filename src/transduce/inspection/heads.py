@@ -53,6 +53,17 @@ class Place(NamedTuple):
 
 
 @contextmanager
+def evaluating(model: Transformer) -> Iterator[None]:
+    """Without dropout, whatever the model was doing."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+@contextmanager
 def without_head(attention: MultiHeadAttention, head: int) -> Iterator[None]:
     """While this lasts, what the head gives is zero: ``Concat(…, 0, …) W^O``."""
     begin = head * attention.d_v
@@ -101,24 +112,24 @@ def examine_heads(
     The loss without a head is of the model as it stands, not trained further; changes do not add up when
     several heads are taken away.
     """
-    model.eval()
     found = places(model)
     habits: dict[Place, Tensor] = {place: torch.zeros(len(_HABITS), dtype=torch.float64) for place in found}
     changes: dict[Place, list[Tensor]] = {place: [] for place in found}
     losses, counts = [], []
-    for batch in batches:
-        for place, seen in _habits(model, batch).items():
-            habits[place] += seen
-        memory = model.encode(batch.source)
-        whole = sentence_losses(model, batch, memory)
-        losses.append(whole)
-        counts.append((batch.labels != model.vocabulary.pad).sum(dim=1).double().cpu())
-        for place in found:
-            with without_head(attention_at(model, place.attention, place.layer), place.head):
-                # The decoder's heads do not change what the encoder says.
-                seen_memory = model.encode(batch.source) if place.attention == "encoder" else memory
-                changes[place].append(sentence_losses(model, batch, seen_memory) - whole)
-        progress()
+    with evaluating(model):
+        for batch in batches:
+            for place, seen in _habits(model, batch).items():
+                habits[place] += seen
+            memory = model.encode(batch.source)
+            whole = sentence_losses(model, batch, memory)
+            losses.append(whole)
+            counts.append((batch.labels != model.vocabulary.pad).sum(dim=1).double().cpu())
+            for place in found:
+                with without_head(attention_at(model, place.attention, place.layer), place.head):
+                    # The decoder's heads do not change what the encoder says.
+                    seen_memory = model.encode(batch.source) if place.attention == "encoder" else memory
+                    changes[place].append(sentence_losses(model, batch, seen_memory) - whole)
+            progress()
     tokens = torch.cat(counts)
     heads = [_head(place, habits[place], torch.cat(changes[place]), tokens) for place in found]
     total = float(tokens.sum())

@@ -104,6 +104,10 @@ function markEnds(chosen, map, columns) {
 }
 
 function summary(chosen, map, columns) {
+  const least = Number($("threshold").value);
+  if (!chosen && greatest(map) < least) {
+    return `No weight reaches ${least.toFixed(2)}: the greatest is ${shown(greatest(map))}. Move the slider to see more lines.`;
+  }
   if (!chosen) return "Point at a token, or move to it, to see its lines; click or press Enter to hold it.";
   const ofSource = chosen.side === "source";
   const [mine, others] = ofSource ? [data.sourceTokens, data.saidTokens] : [data.saidTokens, data.sourceTokens];

@@ -108,7 +108,7 @@ function drawMap() {
   const [keys, queries, map] = [tokensOf.keys(), tokensOf.queries(), currentMap()];
   const top = most(map);
   const size = Math.max(keys.length, queries.length);
-  const cell = size <= 24 ? 32 : size <= 48 ? 24 : 17;
+  const cell = size <= 28 ? 32 : size <= 48 ? 24 : 17;
   $("map").style.setProperty("--cell", `${cell}px`);
   $("map-name").textContent = `${KINDS[view.kind]}, ${named("layer", view.layer)}, ${named("head", view.head)}`;
   $("legend-most").textContent = top === 1 ? "1" : shown(top);
@@ -137,7 +137,7 @@ function drawMap() {
 const brief = (weight) => (weight > 0.995 ? "1" : `.${String(Math.round(100 * weight)).padStart(2, "0")}`);
 
 function header(text, scope, place) {
-  const made = element("th", { scope, tabindex: "-1" }, token(text));
+  const made = element("th", { scope, tabindex: "-1", class: [...text].length <= 2 ? "short" : "" }, token(text));
   Object.assign(made.dataset, place);
   made.title = text;
   return made;
