@@ -37,3 +37,17 @@ class CheckpointError(TransduceError):
 
 class TrainingError(TransduceError):
     """A run that cannot go on."""
+
+
+def require_matplotlib(what: str) -> None:
+    """Say in one line what is missing, if it is."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise DependencyError(
+            f"{what} need matplotlib, which is not installed", "run: pip install 'transduce[plot]'"
+        ) from None
+    except ValueError as error:
+        raise DependencyError(
+            f"matplotlib does not start: {error}", "check MPLBACKEND and matplotlibrc"
+        ) from None

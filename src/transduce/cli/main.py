@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli import check, demo, evaluate, paper, plan, report, score, train, translate
+from transduce.cli import check, demo, evaluate, inspect, paper, plan, report, score, train, translate
 from transduce.cli.errors import run
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
 app.command("check")(check.check)
 app.command("demo")(demo.demo)
 app.command("evaluate")(evaluate.evaluate)
+app.command("inspect")(inspect.inspect)
 app.command("paper")(paper.paper)
 app.command("plan")(plan.plan)
 app.command("report")(report.report)

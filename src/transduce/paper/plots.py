@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from transduce.errors import TransduceError
+from transduce.errors import TransduceError, require_matplotlib
 from transduce.nn.masks import causal_mask, padding_mask
 from transduce.nn.positional import sinusoids
 from transduce.paper.cost import KERNEL, RADIUS, TABLE_1, cost
 from transduce.paper.positions import distances
-from transduce.training.curves import require_matplotlib
 from transduce.training.schedule import paper_schedule
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from transduce.errors import DependencyError
+from transduce.errors import require_matplotlib
 from transduce.training.record import Record
 
 if TYPE_CHECKING:
@@ -20,20 +20,6 @@ _VALID: dict[str, Any] = {"color": "tab:orange", "linewidth": 1.6, "marker": "o"
 _BEST: dict[str, Any] = {"color": "tab:red", "marker": "*", "markersize": 13, "linestyle": "none"}
 _FEW = 30  # so few points are each shown
 _WIDE = 20  # from the least to the greatest: beyond, the scale is logarithmic
-
-
-def require_matplotlib(what: str) -> None:
-    """Say in one line what is missing, if it is."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise DependencyError(
-            f"{what} need matplotlib, which is not installed", "run: pip install 'transduce[plot]'"
-        ) from None
-    except ValueError as error:
-        raise DependencyError(
-            f"matplotlib does not start: {error}", "check MPLBACKEND and matplotlibrc"
-        ) from None
 
 
 def draw_curves(record: Record) -> bytes:

@@ -1,0 +1,127 @@
+"""One sentence through a model: every attention weight, and every branch of the search."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from transduce.data.tokenizer import Tokenizer
+from transduce.decoding.beam import Hypothesis, beam_search
+from transduce.decoding.penalties import paper_penalty
+from transduce.decoding.trace import Branch
+from transduce.decoding.translator import Candidate, Translator
+from transduce.errors import DataError, TransduceError
+from transduce.inspection.heads import evaluating
+from transduce.inspection.inspection import Inspection
+from transduce.inspection.pieces import has_words, readable
+from transduce.models.transformer import Transformer
+
+
+def inspect_with(translator: Translator, source: str, target: str | None = None) -> Inspection:
+    """See `inspect_sentence`; the search is the translator's."""
+    model = translator.model
+    if not isinstance(model, Transformer):
+        raise TransduceError(
+            f"a {type(model).__name__} has no heads to look at", "inspect a Transformer with an encoder"
+        )
+    return inspect_sentence(
+        model,
+        translator.tokenizer,
+        source,
+        target,
+        beam=translator.beam,
+        length_penalty=translator.length_penalty,
+        extra_length=translator.extra_length,
+    )
+
+
+@torch.no_grad()
+def inspect_sentence(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    source: str,
+    target: str | None = None,
+    *,
+    beam: int = 4,
+    length_penalty: float = 0.6,
+    extra_length: int = 50,
+) -> Inspection:
+    """Translate a sentence and keep what happened; the weights are those of a given ``target``, if any."""
+    ids = _ids(tokenizer.encode_source, source, "the sentence", model.max_length)
+    if len(ids) < 2:
+        raise DataError("the sentence is empty", "give one with words in it")
+    given = None if target is None else _ids(tokenizer.encode_target, target, "the target", model.max_length)
+    rows = torch.tensor([ids], device=model.device)
+    most = min(len(ids) + extra_length, model.max_length or len(ids) + extra_length)
+    trace: list[list[Branch]] = []
+    with evaluating(model):
+        (found,) = beam_search(
+            model, rows, [most], beam=beam, penalty=paper_penalty(length_penalty), trace=trace
+        )
+        said = _said(found[0], model.vocabulary.eos) if given is None else given
+        read = [model.vocabulary.bos, *said[:-1]]
+        target_rows = torch.tensor([read], device=model.device)
+        weights = model.attention(rows, target_rows)
+        steps = model(rows, target_rows)[0].float().log_softmax(dim=-1)
+    tried = sorted({branch.token for step in trace for branch in step})
+    side = tokenizer.target
+    return Inspection(
+        source=source,
+        target=tokenizer.decode(found[0].tokens) if target is None else target,
+        target_was_given=target is not None,
+        source_tokens=readable(tokenizer.source, ids),
+        read_tokens=readable(side, read),
+        said_tokens=readable(side, said),
+        log_probabilities=steps[range(len(said)), said].tolist(),
+        encoder=_together(weights.encoder),
+        decoder=_together(weights.decoder),
+        encoder_decoder=_together(weights.encoder_decoder),
+        candidates=[_candidate(one, tokenizer) for one in found],
+        trace=trace,
+        winner=winning_branches(trace, _said(found[0], model.vocabulary.eos)),
+        token_names=dict(zip(tried, readable(side, tried), strict=True)),
+        has_words=has_words(side),
+    )
+
+
+def winning_branches(trace: list[list[Branch]], tokens: list[int]) -> list[int]:
+    """The way to these tokens: the place of each among its step's branches; none if it is not there."""
+    ways = [([place], branch) for place, branch in enumerate(trace[0])] if trace else []
+    for step, token in enumerate(tokens):
+        ways = [(way, branch) for way, branch in ways if branch.token == token]
+        if step == len(tokens) - 1:
+            break
+        ways = [
+            ([*way, place], branch)
+            for way, _ in ways
+            for place, branch in enumerate(trace[step + 1] if step + 1 < len(trace) else [])
+            if branch.parent == way[-1]
+        ]
+    return ways[0][0] if ways else []
+
+
+def _ids(
+    encode: Callable[[Sequence[str]], list[list[int]]], text: str, what: str, most: int | None
+) -> list[int]:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{what} is not UTF-8", "give it as UTF-8") from error
+    (ids,) = encode([text])
+    if most is not None and len(ids) > most:
+        raise DataError(f"{what} has {len(ids)} tokens, but the model reads {most}", "give a shorter one")
+    return ids
+
+
+def _said(found: Hypothesis, eos: int) -> list[int]:
+    ended = len(found.log_probabilities) > len(found.tokens)
+    return [*found.tokens, eos] if ended else found.tokens
+
+
+def _candidate(found: Hypothesis, tokenizer: Tokenizer) -> Candidate:
+    tokens = readable(tokenizer.target, found.tokens)
+    return Candidate(tokenizer.decode(found.tokens), found.score, tokens, found.log_probabilities)
+
+
+def _together(layers: list[Tensor]) -> Tensor:
+    return torch.stack([layer[0] for layer in layers]).float().cpu()

@@ -1,0 +1,66 @@
+"""What ``transduce inspect`` does: a sentence, or all heads over a corpus."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from transduce import artifact
+from transduce.errors import ConfigError
+from transduce.inspection.capture import inspect_sentence
+from transduce.inspection.heat_map import write_heat_map
+from transduce.inspection.report import heads_of, print_heads, write_json
+
+PAGE = Path("inspection.html")
+
+
+def inspect(
+    model: Path,
+    sentence: str | None,
+    target: str | None,
+    out: Path | None,
+    png: Path | None,
+    layer: int | None,
+    beam: int | None,
+    heads: tuple[Path, Path] | None,
+    limit: int | None,
+    json: Path | None,
+) -> Iterator[Path]:
+    """Gives each file as soon as it is written."""
+    of_sentence = {"--target": target, "--out": out, "--png": png, "--layer": layer, "--beam": beam}
+    of_heads = {"--limit": limit, "--json": json}
+    if heads and sentence is not None:
+        raise ConfigError("both a sentence and --heads were given", "give one of them")
+    if heads:
+        _refuse(of_sentence, "goes with a sentence, not with --heads")
+        yield from _inspect_heads(model, *heads, limit or 200, json)
+        return
+    if sentence is None:
+        raise ConfigError("nothing to inspect was given", "give a sentence, or --heads SOURCE TARGET")
+    _refuse(of_heads, "goes with --heads, not with a sentence")
+    if layer is not None and png is None:
+        raise ConfigError("--layer is for the picture", "add --png FILE")
+    found = inspect_sentence(
+        artifact.load(model), artifact.load_tokenizer(model), sentence, target, beam=beam or 4
+    )
+    if out or not png:
+        found.save(out or PAGE)
+        yield out or PAGE
+    if png:
+        write_heat_map(found, png, layer, warn=Console(stderr=True).print)
+        yield png
+
+
+def _inspect_heads(model: Path, source: Path, target: Path, limit: int, json: Path | None) -> Iterator[Path]:
+    messages, output = Console(stderr=True), Console()
+    output = output if output.is_terminal else Console(width=120)
+    found = heads_of(artifact.load(model), artifact.load_tokenizer(model), source, target, limit, messages)
+    print_heads(found, output)
+    if json:
+        write_json(found, json)
+        yield json
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    if given := [name for name, value in options.items() if value is not None]:
+        raise ConfigError(f"{given[0]} {why}", "leave it out")

@@ -1,0 +1,72 @@
+"""``transduce inspect``, as it is typed."""
+
+import json
+
+import pytest
+from subjects import ENGLISH, GERMAN, model_for
+
+import transduce
+from transduce.cli.main import app
+from transduce.errors import ConfigError, TransduceError
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model, tokenizer = model_for(ENGLISH, GERMAN)
+    transduce.save(model, tmp_path / "model", tokenizer)
+    (tmp_path / "en").write_text(f"{ENGLISH}\nthe fox\n", encoding="utf-8")
+    (tmp_path / "de").write_text(f"{GERMAN}\nder Fuchs\n", encoding="utf-8")
+    return tmp_path
+
+
+def run(*arguments):
+    app(["inspect", *arguments], standalone_mode=False, prog_name="transduce")
+
+
+def test_a_page(folder, capsys):
+    run("model", ENGLISH, "--beam", "2")
+    assert capsys.readouterr().out == "inspection.html\n"
+    assert ENGLISH in (folder / "inspection.html").read_text(encoding="utf-8")
+
+
+def test_a_page_and_a_picture_of_a_given_target(folder, capsys):
+    run("model", ENGLISH, "--target", GERMAN, "--out", "page.html", "--png", "map.png", "--layer", "1")
+    assert capsys.readouterr().out == "page.html\nmap.png\n"
+    assert '"targetWasGiven":true' in (folder / "page.html").read_text(encoding="utf-8")
+    run("model", ENGLISH, "--png", "other.png")
+    assert capsys.readouterr().out == "other.png\n"
+    assert not (folder / "inspection.html").exists()
+
+
+def test_heads(folder, capsys):
+    run("model", "--heads", "en", "de", "--json", "heads.json", "--limit", "1")
+    assert "1 sentences" in capsys.readouterr().out
+    assert len(json.loads((folder / "heads.json").read_text())["heads"]) == 24
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nothing to inspect was given; give a sentence, or --heads SOURCE TARGET"),
+        (["hello", "--heads", "en", "de"], "both a sentence and --heads were given; give one of them"),
+        (["--heads", "en", "de", "--png", "x"], "--png goes with a sentence, not with --heads; leave it out"),
+        (
+            ["--heads", "en", "de", "--beam", "4"],
+            "--beam goes with a sentence, not with --heads; leave it out",
+        ),
+        (["hello", "--json", "x"], "--json goes with --heads, not with a sentence; leave it out"),
+        (["hello", "--layer", "1"], "--layer is for the picture; add --png FILE"),
+        (["the fox", "--png", "x.png", "--layer", "9"], "there is no layer 9; choose one of 1 to 2"),
+    ],
+)
+def test_combinations_that_make_no_sense(folder, arguments, said):
+    with pytest.raises(ConfigError) as caught:
+        run("model", *arguments)
+    assert str(caught.value) == said
+    assert not list(folder.glob("*.html"))
+
+
+def test_no_model(folder):
+    with pytest.raises(TransduceError, match="elsewhere is not a folder"):
+        run("elsewhere", ENGLISH)

@@ -1,0 +1,66 @@
+import builtins
+import warnings
+
+import pytest
+from subjects import ARABIC, KOREAN, inspection_of
+
+from transduce.errors import ConfigError, DependencyError, TransduceError
+from transduce.inspection import heat_map
+from transduce.inspection.heat_map import fonts_for, write_heat_map
+
+
+def test_a_picture(tmp_path):
+    write_heat_map(inspection_of("a $ b $ c", "x_1 ^ y"), tmp_path / "map.png", layer=1)
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_picture_shows_the_layer_that_was_asked_for(tmp_path, monkeypatch):
+    found, drawn = inspection_of(), []
+    monkeypatch.setattr(heat_map, "_draw", lambda _, weights, *rest: drawn.append((weights, *rest)))
+    write_heat_map(found, tmp_path / "map.png", layer=1)
+    write_heat_map(found, tmp_path / "map.png")
+    (first, rows, columns, title), (last, *_) = drawn
+    assert first.equal(found.encoder_decoder[0].mean(0))
+    assert last.equal(found.encoder_decoder[-1].mean(0))
+    assert (rows, columns) == (found.said_tokens, found.source_tokens)
+    assert "layer 1" in title
+
+
+@pytest.mark.parametrize("text", [KOREAN, ARABIC])
+def test_fonts_have_the_characters_where_they_are_installed(tmp_path, text):
+    said = []
+    chosen = fonts_for(text, said.append)
+    if said:
+        pytest.skip(said[0])
+    assert len(chosen) > (text == KOREAN)  # matplotlib's own font has Arabic
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        write_heat_map(inspection_of(text), tmp_path / "map.png")
+    assert not [one for one in caught if "Glyph" in str(one.message)]
+
+
+def test_characters_that_no_font_has_are_named():
+    said = []
+    fonts_for("a\U000f1234", said.append)
+    assert said == ["no installed font has \U000f1234: install the Noto fonts, for one"]
+
+
+def test_what_cannot_be_drawn(tmp_path):
+    with pytest.raises(ConfigError, match=r"^there is no layer 3; choose one of 1 to 2$"):
+        write_heat_map(inspection_of(), tmp_path / "map.png", layer=3)
+    with pytest.raises(TransduceError, match=r"^cannot write .*; choose another place$"):
+        write_heat_map(inspection_of(), tmp_path / "no" / "map.png")
+
+
+def test_without_matplotlib(monkeypatch, tmp_path):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name.startswith("matplotlib"):
+            raise ImportError
+        return real(name, *rest)
+
+    found = inspection_of()
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(DependencyError, match=r"transduce\[plot\]"):
+        write_heat_map(found, tmp_path / "map.png")

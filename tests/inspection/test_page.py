@@ -1,0 +1,369 @@
+"""The page in a browser, with real clicks and keys."""
+
+import itertools
+import json
+import re
+import shutil
+
+import pytest
+import torch
+from subjects import ARABIC, ENGLISH, GERMAN, KOREAN, inspection_of, model_for
+
+from transduce.inspection.capture import inspect_sentence
+
+webdriver = pytest.importorskip("selenium.webdriver")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+if not (CHROMIUM and DRIVER):
+    pytest.skip("chromium and chromedriver are not installed", allow_module_level=True)
+
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.ui import Select  # noqa: E402
+
+FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
+    --disable-component-update --disable-sync --window-size=1300,1000"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Open an inspection; whatever the page complains of is an error."""
+
+    def open_page(found, scheme="light"):
+        found.save(tmp_path / "page.html")
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        browser.get((tmp_path / "page.html").as_uri())
+        return Page(browser)
+
+    yield open_page
+    browser.set_window_size(1300, 1000)
+    assert browser.get_log("browser") == []
+
+
+class Page:
+    def __init__(self, browser):
+        self.browser = browser
+
+    def all(self, selector):
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def one(self, selector):
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def text(self, selector):
+        # Without the marks that set tokens apart from the text around them.
+        return re.sub("[\u2068\u2069]", "", self.one(selector).text)
+
+    def keys(self, *keys):
+        ActionChains(self.browser).send_keys(*keys).perform()
+
+    def hover(self, selector):
+        ActionChains(self.browser).move_to_element(self.one(selector)).perform()
+
+    def choose(self, identifier, text):
+        Select(self.one(f"#{identifier}")).select_by_visible_text(text)
+
+    def focused(self, name):
+        return self.browser.execute_script(f"return document.activeElement.{name}")
+
+    def script(self, expression):
+        box = "const boxOf = (e) => e.getBoundingClientRect().toJSON();"
+        return self.browser.execute_script(f"{box} return {expression}")
+
+    def fits(self):
+        root = "document.documentElement"
+        return self.script(f"{root}.scrollWidth <= {root}.clientWidth")
+
+    def strip(self):
+        return [float(chip.text) for chip in self.all("#strip .chip small")]
+
+
+def test_every_head_of_every_layer_is_shown_as_it_is(show):
+    found = inspection_of(encoder_layers=2, decoder_layers=1)
+    page = show(found)
+    shown = {
+        "encoder self-attention": found.encoder,
+        "decoder self-attention": found.decoder,
+        "encoder-decoder": found.encoder_decoder,
+    }
+    for name, weights in shown.items():
+        page.choose("kind", name)
+        layers, heads = weights.shape[:2]
+        assert len(page.all("#overview [role=gridcell]")) == (layers + 1) * (heads + 1)
+        for layer, head in [(0, 0), (layers - 1, heads - 1), (0, None), (None, 2), (None, None)]:
+            page.choose("layer", "mean of layers" if layer is None else str(layer + 1))
+            page.choose("head", "mean of heads" if head is None else str(head + 1))
+            expected = weights.mean(0, keepdim=True) if layer is None else weights[[layer]]
+            expected = (expected.mean(1) if head is None else expected[:, head])[0]
+            labels = page.browser.execute_script(
+                "return [...document.querySelectorAll('#map td[data-row]')].map(e => e.ariaLabel)"
+            )
+            seen = torch.tensor([float(label) for label in labels])
+            assert torch.allclose(seen.view(expected.shape), expected, atol=6e-5)
+
+
+def test_tokens_stand_on_both_sides_and_tell_what_they_attend_to(show):
+    found = inspection_of()
+    page = show(found)
+    assert [name.get_attribute("title") for name in page.all("#map thead th")] == found.source_tokens
+    assert [name.get_attribute("title") for name in page.all("#map tbody th")] == found.said_tokens
+    page.choose("rows", "just read")
+    assert [name.get_attribute("title") for name in page.all("#map tbody th")] == found.read_tokens
+    mean = found.encoder_decoder.mean((0, 1))
+    page.hover("#map th[data-row='2']")
+    assert page.strip() == pytest.approx(mean[2].tolist(), abs=6e-5)
+    page.hover("#map th[data-column='1']")
+    assert page.strip() == pytest.approx(mean[:, 1].tolist(), abs=6e-5)
+    page.hover("#map td[data-row='3'][data-column='2']")
+    assert page.text("#readout").startswith(
+        f"“{found.read_tokens[3]}” attends to “{found.source_tokens[2]}”: {mean[3, 2]:.4f}"
+    )
+
+
+def test_the_keyboard_alone_reaches_everything(show):
+    page = show(inspection_of())
+    page.one("#theme").send_keys(Keys.TAB)
+    assert page.focused("id") == "tab-attention"
+    page.keys(*[Keys.TAB] * 6)  # past the five choices, into the overview
+    assert page.focused("dataset.layer") == "mean"
+    page.keys(Keys.ARROW_UP, Keys.ARROW_LEFT)
+    assert page.text("#map-name") == "Encoder-decoder attention, layer 2, head 4"
+    assert (
+        page.one("#overview [aria-selected=true]").get_attribute("aria-label").startswith("layer 2, head 4")
+    )
+    page.keys(Keys.TAB)
+    if page.focused("tagName") == "DIV":  # browsers let the keyboard scroll what can be scrolled
+        page.keys(Keys.TAB)
+    assert page.focused("tagName") == "TH"
+    page.keys(Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    assert (page.focused("dataset.row"), page.focused("dataset.column")) == ("1", "1")
+    assert "attends to" in page.text("#readout")
+    style = "getComputedStyle(document.activeElement)"
+    assert page.script(f"{style}.outlineStyle + parseFloat({style}.outlineWidth)") == "solid3"
+    page.keys(Keys.HOME)
+    assert page.focused("tagName") == "TH"
+    page.keys(Keys.ARROW_UP, Keys.ARROW_UP)
+    assert page.focused("dataset.row") == "0"  # the corner is no place to be
+    page.keys(Keys.ARROW_RIGHT, Keys.ARROW_UP)
+    assert page.focused("dataset.column") == "0"
+    assert "need not add up to 1" in page.text("#readout")
+    assert len(page.all("#map [tabindex='0']")) == 1
+
+
+def test_tabs_follow_the_arrows(show):
+    page = show(inspection_of())
+    page.one("#tab-attention").send_keys(Keys.ARROW_RIGHT)
+    assert page.focused("id") == "tab-alignment"
+    assert page.one("#alignment").is_displayed()
+    assert not page.one("#attention").is_displayed()
+    page.keys(Keys.END)
+    assert page.one("#beam").is_displayed()
+    assert [tab.get_attribute("aria-selected") for tab in page.all("[role=tab]")] == [
+        "false",
+        "false",
+        "true",
+    ]
+
+
+def test_alignment(show):
+    found = inspection_of()
+    page = show(found)
+    page.one("#tab-alignment").click()
+    mean = found.encoder_decoder.mean((0, 1))
+    assert len(page.all("#alignment-lines path")) == int((mean >= 0.05).sum())
+    tokens = page.all("#alignment-target li")
+    tokens[1].click()
+    assert tokens[1].get_attribute("aria-selected") == "true"
+    weights = [float(one.text) for one in page.all("#alignment-source li small")]
+    assert weights == pytest.approx(mean[1].tolist(), abs=6e-5)
+    assert len(page.all("#alignment-lines path.mine")) == int((mean[1] >= 0.005).sum())
+    page.keys(Keys.ESCAPE)
+    assert tokens[1].get_attribute("aria-selected") == "false"
+    page.keys(Keys.ARROW_LEFT, Keys.ARROW_DOWN, Keys.ENTER)
+    assert page.text("#alignment-source [aria-selected=true] bdi") == found.source_tokens[2]
+    assert page.text("#alignment-readout").startswith(f"“{found.source_tokens[2]}” is attended to most")
+    page.one("#release").click()
+    assert not page.all("#alignment-view [aria-selected=true]")
+    page.choose("alignment-layer", "1")
+    page.browser.execute_script("threshold.value = 0; threshold.dispatchEvent(new Event('input'))")
+    assert len(page.all("#alignment-lines path")) == mean.numel()
+    page.browser.execute_script("threshold.value = 0.9; threshold.dispatchEvent(new Event('input'))")
+    strongest = found.encoder_decoder[0].mean(0).max()
+    assert strongest < 0.9
+    assert page.text("#alignment-readout").startswith(
+        f"No weight reaches 0.90: the greatest is {strongest:.4f}."
+    )
+    top = page.script("document.getElementById('alignment-lines').getBoundingClientRect().top")
+    lines = [
+        box["top"] + box["height"] / 2 - top
+        for box in page.script("[...document.querySelectorAll('#alignment-source li')].map(boxOf)")
+    ]
+    assert lines == pytest.approx([34 * (place + 0.5) for place in range(len(lines))], abs=1)
+
+
+def test_the_search_step_by_step(show):
+    found = inspection_of(given=False)
+    page = show(found)
+    page.one("#tab-beam").click()
+    everything = [branch for step in found.trace for branch in step]
+    assert len(page.all("#tree .branch")) == len(everything)
+    for fate in ("kept", "ended", "pruned"):
+        assert len(page.all(f"#tree .{fate}.branch")) == sum(one.fate == fate for one in everything)
+    assert len(page.all("#tree-edges path")) == len(everything) - len(found.trace[0])
+    winners = [one.get_attribute("aria-label") for one in page.all("#tree .winner.branch")]
+    assert len(winners) == len(found.winner) == len(page.all("#tree-edges .winner")) + 1
+    rows = [row.text for row in page.all("#candidates tbody tr")]
+    assert len(rows) == len(found.candidates)
+    assert rows[0].startswith("★ 1")
+    assert f"{found.candidates[0].score:.3f}" in rows[0]
+
+    back = page.one("#beam-back")
+    while back.is_enabled():
+        back.click()
+    shown = [one for one in page.all("#tree .branch") if one.is_displayed()]
+    assert len(shown) == len(found.trace[0])
+    assert page.text("#beam-step-value") == f"1 of {len(found.trace)}"
+    page.one("#beam-on").click()
+    shown = [one for one in page.all("#tree .branch") if one.is_displayed()]
+    assert len(shown) == len(found.trace[0]) + len(found.trace[1])
+    page.one("#beam-pruned").click()
+    shown = [one for one in page.all("#tree .branch") if one.is_displayed()]
+    assert all("pruned" not in one.get_attribute("class") for one in shown)
+
+
+def test_walking_the_tree(show):
+    found = inspection_of(given=False)
+    page = show(found)
+    page.one("#tab-beam").click()
+    first = page.all("#tree .branch")[found.winner[0]]
+    first.click()
+    for _ in found.winner[1:]:
+        page.keys(Keys.ARROW_RIGHT)
+    assert page.focused("className").split()[:1] == ["branch"]
+    said = "".join(word.strip("·␣") for word in found.said_tokens if word != "</s>")
+    assert page.text("#beam-readout .said").replace(" ", "") == said.replace(" ", "")
+    assert "on the way to the winner" in page.focused("ariaLabel")
+    for _ in found.winner[1:]:
+        page.keys(Keys.ARROW_LEFT)
+    assert page.focused("ariaLevel") == "1"
+    page.keys(Keys.ARROW_DOWN)
+    assert page.focused("ariaLevel") == "1"
+    assert page.focused("branch.place") == found.winner[0] + 1
+
+
+def test_light_and_dark(show):
+    background = "getComputedStyle(document.body).backgroundColor"
+    pixels = "[...document.querySelector('canvas').getContext('2d').getImageData(0, 0, 1, 1).data]"
+    found = inspection_of()
+    page = show(found, scheme="dark")
+    dark = page.script(background), page.script(pixels)
+    page.one("#theme").click()
+    light = page.script(background), page.script(pixels)
+    assert dark[0] == "rgb(18, 21, 28)"
+    assert light[0] == "rgb(250, 251, 253)"
+    assert dark[1] != light[1]
+    page = show(found)
+    assert (page.script(background), page.script(pixels)) == light
+
+
+def test_more_weight_is_always_further_from_the_page(show):
+    """Lightness alone tells the order, so no colour has to be told from another."""
+    for scheme in ("light", "dark"):
+        page = show(inspection_of(), scheme)
+        rules = page.script("[...document.getElementById('scale-sheet').sheet.cssRules].map(r => r.cssText)")
+        colours = [rule.partition("rgb(")[2].partition(")")[0] for rule in rules]
+        channels = [[int(value) / 255 for value in re.findall(r"\d+", colour)] for colour in colours]
+        linear = [[v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in c] for c in channels]
+        luminance = [0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in linear]
+        lightness = [116 * y ** (1 / 3) - 16 if y > 0.008856 else 903.3 * y for y in luminance]
+        steps = [b - a for a, b in itertools.pairwise(lightness)]
+        assert len(steps) == 63
+        assert all(step > 0 for step in steps) or all(step < 0 for step in steps)
+        assert max(map(abs, steps)) < 3 * min(map(abs, steps))
+
+
+@pytest.mark.parametrize(("source", "target"), [(KOREAN, ENGLISH), (ARABIC, ENGLISH), (ENGLISH, ARABIC)])
+@pytest.mark.parametrize("width", [1300, 420])
+def test_other_scripts_and_narrow_windows(show, source, target, width):
+    found = inspection_of(source, target)
+    page = show(found)
+    page.browser.set_window_size(width, 900)
+    assert page.text("#source") == source
+    assert [name.text for name in page.all("#strip bdi")] == found.source_tokens
+    expected = "rtl" if source == ARABIC else "ltr"
+    assert page.one("#strip").get_attribute("dir") == expected
+    direction = page.script("getComputedStyle(document.getElementById('source')).direction")
+    assert direction == expected
+    for tab in ("attention", "alignment", "beam"):
+        page.one(f"#tab-{tab}").click()
+        assert page.fits()
+
+
+def test_a_long_sentence_scrolls_inside_its_panel(show):
+    model, tokenizer = model_for(ENGLISH, GERMAN, kind="char")
+    found = inspect_sentence(model, tokenizer, f"{ENGLISH} " * 4, f"{GERMAN} " * 3, beam=2, extra_length=0)
+    page = show(found)
+    assert page.fits()
+    for extent in ("Width", "Height"):
+        element = "document.getElementById('map-scroller')"
+        assert page.script(f"{element}.scroll{extent} > {element}.client{extent}")
+    page.one("#map tbody th").click()
+    page.keys(Keys.END)
+    panel = page.script("boxOf(document.getElementById('map-scroller'))")
+    assert page.script("boxOf(document.activeElement).right") <= panel["right"] + 1
+    assert page.focused("dataset.column") == str(len(found.source_tokens) - 1)
+    for tab in ("alignment", "beam"):
+        page.one(f"#tab-{tab}").click()
+        assert page.fits()
+
+
+def test_text_that_looks_like_a_page_is_text(show):
+    catch = "document.title='caught'"
+    evil = f'</script><script>{catch}</script>\u2028<img src=x onerror="{catch}">'
+    model, tokenizer = model_for(ENGLISH, evil, kind="char")
+    page = show(inspect_sentence(model, tokenizer, evil, evil, beam=2, extra_length=0))
+    for tab in ("alignment", "beam"):
+        page.one(f"#tab-{tab}").click()
+    assert page.browser.title.startswith("</script>")
+    assert page.one("#source").get_attribute("textContent") == evil
+    assert not page.all("img")
+
+
+def test_in_a_notebook(browser, tmp_path):
+    """The frame works from within another page."""
+    found = inspection_of()
+    (tmp_path / "notebook.html").write_text(f"<!DOCTYPE html>{found._repr_html_()}", encoding="utf-8")
+    browser.get((tmp_path / "notebook.html").as_uri())
+    browser.switch_to.frame(0)
+    page = Page(browser)
+    assert page.text("#source") == ENGLISH
+    page.one("#tab-beam").click()
+    assert page.one("#tree").is_displayed()
+    browser.switch_to.default_content()
+    assert browser.get_log("browser") == []
+
+
+def test_names_for_those_who_listen(show):
+    page = show(inspection_of())
+    unnamed = page.script(
+        """[...document.querySelectorAll('button, select, input, [role=grid], [role=tree], [role=listbox]')]
+        .filter(e => !e.ariaLabel && !e.getAttribute('aria-labelledby') && !e.labels?.length)
+        .filter(e => !(e.tagName == 'BUTTON' && e.textContent.trim())).map(e => e.outerHTML)"""
+    )
+    assert unnamed == []
+    ids = page.browser.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids)), json.dumps(ids)

@@ -1,0 +1,48 @@
+import pytest
+
+from transduce.data.tokenizer import load_side, train_side
+from transduce.inspection.pieces import has_words, readable
+
+
+def shown(kind, text, size=600):
+    side = train_side(["the quick brown fox naïve", "젊은 남자"] * 2, kind=kind, size=size)
+    (ids,) = side.encode([text])
+    return readable(side, ids)
+
+
+def test_pieces_of_words():
+    assert shown("bpe", "the fox thefox")[:3] == ["the", "fox", "the"]
+    assert shown("bpe", "the fox thefox")[3].startswith("·f")
+    assert shown("wordpiece", "the thequick")[:2] == ["the", "the"]
+    assert shown("wordpiece", "the thequick")[2].startswith("·q")
+    assert shown("bpe", "naïve 젊은") == ["naïve", "젊은"]
+
+
+def test_characters_and_bytes_have_no_words():
+    assert shown("char", "a fox€") == ["a", "␣", "f", "o", "x", "<0xE2>", "<0x82>", "<0xAC>"]
+    assert shown("byte", "a é") == ["a", "␣", "⟨C3⟩", "⟨A9⟩"]
+    assert not has_words(train_side(["a"], kind="byte", size=300))
+    assert has_words(train_side(["a"], kind="bpe", size=300))
+
+
+def test_parts_of_a_character_are_numbers():
+    assert shown("bpe", "𝄞")[1:] == ["·⟨F0⟩", "·⟨9D⟩", "·⟨84⟩", "·⟨9E⟩"]
+
+
+def test_special_tokens_stay_what_they_are_and_text_that_looks_like_them_does_not():
+    side = train_side(["a b"], kind="bpe", size=300)
+    assert readable(side, [1, 2]) == ["<s>", "</s>"]
+    assert readable(side, side.encode(["</s>"])[0])[0] != "</s>"
+
+
+@pytest.mark.parametrize("text", ["the quick fox", "thefox naïve", "x y"])
+def test_words_can_be_put_together_again(text):
+    words = shown("bpe", text)
+    joined = "".join(word[1:] if word.startswith("·") else f" {word}" for word in words)
+    assert " ".join(joined.replace("␣", " ").split()) == text
+
+
+def test_the_vocabulary_of_bert(shared):
+    side = load_side(shared / "data" / "bert-base-uncased" / "vocab.txt")
+    (ids,) = side.encode(["Transduction works"])
+    assert readable(side, ids) == ["trans", "·duction", "works"]
