@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from transduce.config import TransformerConfig, Vocabulary
 from transduce.errors import ConfigError
+from transduce.models.protocol import Model
 from transduce.nn.attention import EncoderDecoderAttention, SelfAttention
 from transduce.nn.decoder import Decoder, DecoderLayer
 from transduce.nn.dropout import Dropout
@@ -37,8 +38,11 @@ class AttentionWeights:
     encoder_decoder: list[Tensor] = field(default_factory=list)
 
 
-class Transformer(nn.Module):
+class Transformer(Model):
     """Tokens in, logits of the next token out."""
+
+    config: TransformerConfig
+    vocabulary: Vocabulary
 
     def __init__(self, config: TransformerConfig, vocabulary: Vocabulary) -> None:
         super().__init__()
