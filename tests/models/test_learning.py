@@ -77,16 +77,15 @@ def test_a_tiny_model_learns(task, variant):
 @pytest.mark.parametrize(
     ("task", "variant"),
     [
-        ("copy", {"attention": "additive", "cell": "lstm"}),
-        ("reverse", {"attention": "additive", "cell": "gru"}),
-        ("reverse", {"attention": "multiplicative", "cell": "lstm"}),
+        ("reverse", {"attention": "additive", "cell": "lstm"}),
+        ("copy", {"attention": "multiplicative", "cell": "gru"}),
     ],
 )
 def test_a_tiny_rnn_learns(task, variant):
     config = RnnConfig(encoder_layers=1, decoder_layers=1, d_model=64, d_hidden=64, dropout=0.0, **variant)
     model = build(config, Vocabulary(source=TOKENS, target=TOKENS), seed=0)
     assert accuracy(model.eval(), task) < 0.2
-    assert accuracy(train(model.train(), task, steps=500, peak=5e-3), task) > 0.99
+    assert accuracy(train(model.train(), task, steps=400, peak=5e-3), task) > 0.99
 
 
 @pytest.mark.slow

@@ -143,7 +143,9 @@ def test_attention_weights(kind):
 
 
 def test_without_attention_there_is_nothing_to_show():
-    assert small_rnn(attention="none").attention(random_tokens(2, 6), random_tokens(2, 4)).encoder_decoder == []
+    assert (
+        small_rnn(attention="none").attention(random_tokens(2, 6), random_tokens(2, 4)).encoder_decoder == []
+    )
 
 
 @pytest.mark.parametrize("kind", ["additive", "multiplicative", "none"])

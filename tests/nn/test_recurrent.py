@@ -102,7 +102,9 @@ def test_how_layers_start():
 
 
 def softmax_by_hand(scores, mask):
-    powers = [torch.exp(score) if seen else torch.tensor(0.0) for score, seen in zip(scores, mask, strict=True)]
+    powers = [
+        torch.exp(score) if seen else torch.tensor(0.0) for score, seen in zip(scores, mask, strict=True)
+    ]
     return torch.stack(powers) / sum(powers)
 
 
@@ -143,7 +145,9 @@ def test_the_loop_is_torchs_cell_one_position_after_the_other(cell, kind):
     layer = AttentiveLayer(cell, WIDTH, 6, HIDDEN, attention)
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.4)
-    memory = RecurrentMemory(torch.randn(2, 5, 6), torch.arange(5) < torch.tensor([[5], [3]]), torch.randn(2, 6))
+    memory = RecurrentMemory(
+        torch.randn(2, 5, 6), torch.arange(5) < torch.tensor([[5], [3]]), torch.randn(2, 6)
+    )
     x, state = torch.randn(2, 4, WIDTH), torch.randn(2, layer.d_state)
     looked = layer(x, state, memory)
     kernel = {"lstm": nn.LSTMCell, "gru": nn.GRUCell}[cell](WIDTH + 6, HIDDEN)

@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from builders import TOKENS, random_tokens, small_config
+from builders import TOKENS, random_tokens, small_config, small_rnn_config
 from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, Vocabulary
 from transduce.data.batching import Batch
@@ -103,10 +103,11 @@ def test_the_final_model_is_the_average_of_the_last_checkpoints(tmp_path, pairs)
     torch.testing.assert_close(final.detach(), expected)
 
 
+@pytest.mark.parametrize("config", [small_config(), small_rnn_config()], ids=lambda config: config.family)
 @pytest.mark.parametrize("parts", [2, 3, 5])
-def test_a_step_in_parts_has_the_gradient_of_the_whole(parts):
+def test_a_step_in_parts_has_the_gradient_of_the_whole(config, parts):
     """Unequal parts, padded differently: each token counts the same."""
-    model = build(small_config(), Vocabulary(source=TOKENS, target=TOKENS), seed=0)
+    model = build(config, Vocabulary(source=TOKENS, target=TOKENS), seed=0)
     labels = random_tokens(7, 9)
     for row in range(7):
         labels[row, row + 2 :] = 0

@@ -134,7 +134,9 @@ class AttentiveLayer(Recurrent):
         shape = (len(seen.values), width)
         if self.attention is None or seen.keys is None:
             return seen.values.expand(*shape, -1).flatten(0, 1)
-        found = self.attention.attend(query.reshape(*shape, query.size(-1)), seen.keys, seen.values, seen.mask[:, None])
+        found = self.attention.attend(
+            query.reshape(*shape, query.size(-1)), seen.keys, seen.values, seen.mask[:, None]
+        )
         if record is not None:
             record.append(found.weights.flatten(0, 1)[:, None])
         return found.values.flatten(0, 1)
