@@ -218,6 +218,7 @@ def write_pictures(found: list[Measured], folder: Path) -> list[Path]:
     require_matplotlib("plots")
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullLocator, ScalarFormatter
 
     folder.mkdir(parents=True, exist_ok=True)
     lengths, names = lengths_of(found), names_of(found)
@@ -244,7 +245,9 @@ def write_pictures(found: list[Measured], folder: Path) -> list[Path]:
             )
         axes.set(xlabel="length", ylabel="milliseconds a training step")
         axes.set_xticks(lengths, labels=map(str, lengths))
-        axes.minorticks_off()
+        axes.xaxis.set_minor_locator(NullLocator())
+        for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            which(ScalarFormatter())
         axes.legend()
         time_path = folder / "why-attention-time.png"
         figure.savefig(time_path)

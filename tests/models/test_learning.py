@@ -78,7 +78,8 @@ def test_a_tiny_model_learns(task, variant):
     ("task", "variant"),
     [
         ("reverse", {"attention": "additive", "cell": "lstm"}),
-        ("copy", {"attention": "multiplicative", "cell": "gru"}),
+        ("copy", {"attention": "multiplicative", "cell": "lstm"}),
+        ("copy", {"attention": "additive", "cell": "gru"}),
     ],
 )
 def test_a_tiny_rnn_learns(task, variant):

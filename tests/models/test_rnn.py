@@ -159,7 +159,7 @@ def test_beam_search_finds_what_it_scores(kind):
             labels = torch.tensor([[*one.tokens, 2][: len(one.log_probabilities)]])
             read = torch.cat((torch.tensor([[1]]), labels[:, :-1]), dim=1)
             scores = model(source[row : row + 1], read).log_softmax(-1).gather(2, labels[:, :, None])
-            assert sum(one.log_probabilities) == pytest.approx(float(scores.sum()), abs=1e-4)
+            assert sum(one.log_probabilities) == pytest.approx(scores.sum().item(), abs=1e-4)
 
 
 @pytest.mark.parametrize(("share", "matrices"), [("all", 1), ("target", 2), ("none", 3)])

@@ -176,6 +176,40 @@ def test_ten_in_a_row_stop_the_run_with_the_last_checkpoint_intact(tmp_path, pai
     assert all(tensor.isfinite().all() for tensor in weights.values())
 
 
+class OneSided:
+    """A language model of the targets: another objective, without sources."""
+
+    def __init__(self, real):
+        self.real = real
+
+    def steps(self, epoch):
+        return self.real.steps(epoch)
+
+    def loss(self, model, indices, epoch):
+        batch = self.real._read(model, indices, epoch)
+        nothing = torch.full_like(batch.source[:, :1], model.vocabulary.eos)
+        return batch_loss(model, Batch(nothing, batch.target, batch.labels), 0.0)
+
+    def blind_loss(self, model, indices):
+        return None
+
+
+def test_another_objective_and_no_tokenizer(tmp_path, pairs):
+    """The trainer knows neither what is learned nor that there is text."""
+    run = trainer(tmp_path, pairs)
+    data = OneSided(run.train_data)
+    run = Trainer(run.folder, run.config, run.model, None, data, data, Silent())
+    run.run()
+    lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["valid_loss"] < lines[0]["valid_loss"]
+    assert lines[-1]["blind_loss"] is None
+    assert not any("ignores its source" in str(line) for line in run.watcher.said)
+    assert sorted(path.name for path in (run.folder / "final").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+    ]
+
+
 def test_patience_ends_a_run(tmp_path, pairs):
     run = trainer(tmp_path, pairs, steps=1000, learning_rate=1e-12, patience=2)
     run.progress.best_loss = 0.0
