@@ -153,7 +153,8 @@ def _gru(from_input: Tensor, from_state: Tensor, hidden: Tensor) -> tuple[Tensor
     """One step of a GRU, given what input and state say to its gates: (batch, 3·d_hidden) each."""
     (reset, keep, new), (reset_too, keep_too, old) = from_input.chunk(3, -1), from_state.chunk(3, -1)
     candidate = torch.tanh(new + (reset + reset_too).sigmoid() * old)
-    return (torch.lerp(candidate, hidden.to(candidate.dtype), (keep + keep_too).sigmoid()),)
+    # Like the memory of an LSTM, the state stays in its own precision under autocast.
+    return (candidate + (keep + keep_too).sigmoid() * (hidden - candidate),)
 
 
 class RecurrentDecoder(nn.Module):
