@@ -6,8 +6,10 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from transduce.config import TransformerConfig, Vocabulary
+from transduce.config import RnnConfig, TransformerConfig, Vocabulary
 from transduce.models.build import build
+from transduce.models.protocol import Model
+from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer
 
 TOKENS = 20
@@ -18,15 +20,30 @@ def small_config(**changes: Any) -> TransformerConfig:
     return TransformerConfig(**{**sizes, **changes})
 
 
+def small_rnn_config(**changes: Any) -> RnnConfig:
+    sizes = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_hidden": 12, "dropout": 0.0}
+    return RnnConfig(**{**sizes, **changes})
+
+
 def small_model(*, seed: int = 0, **changes: Any) -> Transformer:
     model = build(small_config(**changes), Vocabulary(source=TOKENS, target=TOKENS), seed=seed)
+    _shake(model, seed)
+    return model.eval()
+
+
+def small_rnn(*, seed: int = 0, **changes: Any) -> Rnn:
+    model = build(small_rnn_config(**changes), Vocabulary(source=TOKENS, target=TOKENS), seed=seed)
+    _shake(model, seed)
+    return model.eval()
+
+
+def _shake(model: Model, seed: int) -> None:
     # Biases and norms start at 0 and 1, where a mistake about them would not show.
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-    return model.eval()
 
 
 def random_words(count: int) -> list[str]:

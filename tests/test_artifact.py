@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from builders import random_tokens, small_config, small_model
+from builders import random_tokens, small_config, small_model, small_rnn
 from transduce import artifact
 from transduce.config import Vocabulary
 from transduce.data.tokenizer import train
@@ -38,6 +38,40 @@ def test_saved_is_loaded(share, norm, positions, activation, tmp_path_factory):
     source, target = random_tokens(2, 5), random_tokens(2, 6, seed=1)
     assert torch.equal(loaded(source, target), model(source, target))
     assert all(parameter.requires_grad for parameter in loaded.parameters())
+
+
+@given(
+    cell=st.sampled_from(["lstm", "gru"]),
+    attention=st.sampled_from(["additive", "multiplicative", "none"]),
+    bidirectional=st.booleans(),
+    share=st.sampled_from(["all", "target", "none"]),
+)
+@settings(max_examples=20)
+def test_a_saved_rnn_is_loaded(cell, attention, bidirectional, share, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    model = small_rnn(cell=cell, attention=attention, bidirectional=bidirectional, share=share)
+    artifact.save(model, folder)
+    loaded = artifact.load(folder)
+    assert (type(loaded), loaded.config, loaded.vocabulary) == (type(model), model.config, model.vocabulary)
+    source, target = random_tokens(2, 5), random_tokens(2, 6, seed=1)
+    assert torch.equal(loaded(source, target), model(source, target))
+    assert all(parameter.requires_grad for parameter in loaded.parameters())
+
+
+def test_an_rnn_takes_the_place_of_a_transformer(tmp_path):
+    artifact.save(small_model(), tmp_path / "model")
+    artifact.save(small_rnn(), tmp_path / "model")
+    assert artifact.load(tmp_path / "model").config.family == "rnn"
+
+
+def test_a_folder_from_before_there_were_families(folder):
+    """Its header may not name one."""
+    config = json.loads((folder / "config.json").read_text())
+    del config["model"]["family"]
+    (folder / "config.json").write_text(json.dumps(config))
+    path = folder / "model.safetensors"
+    save_file(load_file(path), path, {"transduce": json.dumps(config)})
+    assert torch.equal(artifact.load(folder).output.weight, small_model().output.weight)
 
 
 @pytest.mark.parametrize(("share", "matrices"), [("all", 1), ("target", 2), ("none", 3)])
@@ -105,7 +139,7 @@ def test_a_model_changed_by_hand_is_not_saved(tmp_path):
     with pytest.raises(ArtifactError, match=r"the first difference is decoder\.final_norm\.bias"):
         artifact.save(changed, tmp_path / "model")
     artifact.load(tmp_path / "model")
-    with pytest.raises(TypeError, match="save takes a Transformer, not a Linear"):
+    with pytest.raises(TypeError, match="save takes a model of transduce, not a Linear"):
         artifact.save(torch.nn.Linear(1, 1), tmp_path / "model")
 
 
@@ -213,6 +247,10 @@ def test_weights_that_do_not_fit(folder):
         ),
         ({"model__norm": "pre"}, "says model.norm = 'pre', but the weights were saved with 'post'"),
         ({"vocabulary__pad": 3}, "says vocabulary.pad = 3, but the weights were saved with 0"),
+        ({"model__family": "rnn"}, "unknown key 'model.d_ff'; it is an option of family = 'transformer'"),
+        ({"model__family": "rn"}, "model: there is no family 'rn'; did you mean 'rnn'?"),
+        ({"model": {"family": "rnn"}}, "says model.family = 'rnn', but the weights were saved with"),
+        ({"vocabulary": None}, "says vocabulary.source = None, but the weights were saved with 20"),
     ],
 )
 def test_an_edit_that_changes_what_the_weights_mean_is_refused(folder, edits, expected):
@@ -223,6 +261,16 @@ def test_an_edit_that_changes_what_the_weights_mean_is_refused(folder, edits, ex
 def test_dropout_may_be_edited(folder):
     edit(folder, model__dropout=0.4)
     assert artifact.load(folder).dropout.p == 0.4
+    artifact.save(small_rnn(), folder)
+    edit(folder, model__dropout=0.3)
+    assert artifact.load(folder).decoder.dropout.p == 0.3
+
+
+def test_a_text_model_without_a_vocabulary(folder):
+    edit(folder, vocabulary=None)
+    path = folder / "model.safetensors"
+    save_file(load_file(path), path, {"transduce": (folder / "config.json").read_text()})
+    assert "a model of family 'transformer' needs a vocabulary; copy" in refused(folder)
 
 
 @pytest.mark.parametrize("moment", range(6))

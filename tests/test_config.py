@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from transduce.config import (
     PRESETS,
+    RnnConfig,
     RunConfig,
     TrainingConfig,
     TransformerConfig,
@@ -16,7 +17,15 @@ from transduce.config import (
 from transduce.errors import ConfigError
 
 optional_width = st.none() | st.integers(2, 512)
-models = st.builds(
+rnns = st.builds(
+    RnnConfig,
+    cell=st.sampled_from(["lstm", "gru"]),
+    d_hidden=st.integers(1, 4096),
+    bidirectional=st.booleans(),
+    attention=st.sampled_from(["additive", "multiplicative", "none"]),
+    share=st.sampled_from(["all", "target", "none"]),
+)
+transformers = st.builds(
     TransformerConfig,
     encoder_layers=st.integers(1, 12),
     decoder_layers=st.integers(1, 12),
@@ -34,7 +43,7 @@ models = st.builds(
 )
 runs = st.builds(
     RunConfig,
-    model=models,
+    model=transformers | rnns,
     training=st.builds(TrainingConfig, steps=st.integers(1, 10**6), label_smoothing=st.floats(0, 0.9)),
 )
 
@@ -57,6 +66,16 @@ def test_a_file_changes_its_preset(tmp_path):
     config = read_toml(tmp_path / "run.toml")
     assert (config.model.d_model, config.model.d_ff) == (1024, 100)
     assert (config.training.steps, config.training.warmup) == (300_000, 7)
+
+
+def test_a_file_names_its_family_or_has_the_first_one(tmp_path):
+    (tmp_path / "run.toml").write_text('[model]\nfamily = "rnn"\nd_hidden = 7\n')
+    assert read_toml(tmp_path / "run.toml").model == RnnConfig(d_hidden=7)
+    (tmp_path / "run.toml").write_text('preset = "rnn-plain"\n[model]\ncell = "gru"\n')
+    model = read_toml(tmp_path / "run.toml").model
+    assert model == RnnConfig(cell="gru", attention="none", d_model=256, d_hidden=256)
+    (tmp_path / "run.toml").write_text("[model]\nd_ff = 7\n")
+    assert read_toml(tmp_path / "run.toml").model == TransformerConfig(d_ff=7)
 
 
 def test_an_empty_file_is_the_base_model(tmp_path):
@@ -92,6 +111,26 @@ def test_an_empty_file_is_the_base_model(tmp_path):
         ('[model]\npositions = "rotary"\nd_k = 1', "model: rotary positions turn pairs"),
         ('[model]\nnorm = "middle"', "model.norm = 'middle': input should be 'post' or 'pre'"),
         ("model = [3]", "model = [3]: must be a table, [model]"),
+        ('[model]\nfamily = "rnnn"', "model: there is no family 'rnnn'; did you mean 'rnn'?"),
+        ('[model]\nfamily = "zzz"', "model: there is no family 'zzz'; known: transformer, rnn"),
+        ("[model]\nfamily = [3]", "model: there is no family '[3]'"),
+        (
+            '[model]\nfamily = "rnn"\nd_hiden = 4',
+            "unknown key 'model.d_hiden'; did you mean 'd_hidden'?",
+        ),
+        (
+            '[model]\nfamily = "rnn"\nheads = 4',
+            "unknown key 'model.heads'; it is an option of family = 'transformer'",
+        ),
+        ("[model]\nd_hidden = 4", "unknown key 'model.d_hidden'; it is an option of family = 'rnn'"),
+        ("d_hidden = 4", "unknown key 'd_hidden'; it belongs in [model]"),
+        ("[training]\nbidirectional = true", "unknown key 'training.bidirectional'; it belongs in [model]"),
+        ('[model]\nfamily = "rnn"\ncell = "elman"', "model.cell = 'elman': input should be 'lstm' or 'gru'"),
+        (
+            'preset = "big"\n[model]\nfamily = "rnn"',
+            "the preset is a transformer, but model.family = 'rnn'; choose a preset of that family",
+        ),
+        ('preset = "rnn"\n[model]\nd_ff = 7', "unknown key 'model.d_ff'; it is an option of family ="),
         ("[model\n", "not valid TOML: "),
     ],
 )
@@ -156,6 +195,18 @@ def test_options_are_added_deliberately():
         "norm_epsilon",
         "positions",
         "max_length",
+        "share",
+    ]
+    assert list(RnnConfig.model_fields) == [
+        "family",
+        "cell",
+        "encoder_layers",
+        "decoder_layers",
+        "d_model",
+        "d_hidden",
+        "bidirectional",
+        "attention",
+        "dropout",
         "share",
     ]
     assert list(TrainingConfig.model_fields) == [

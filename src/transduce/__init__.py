@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transduce.artifact import load, save
-    from transduce.config import RunConfig, TransformerConfig, Vocabulary, preset
+    from transduce.config import RnnConfig, RunConfig, TransformerConfig, Vocabulary, preset
     from transduce.decoding.translator import Translator
     from transduce.errors import TransduceError
+    from transduce.models.rnn import Rnn
     from transduce.models.transformer import Transformer
     from transduce.training.train import train
 
 __version__ = version("transduce")
 
 __all__ = [
+    "Rnn",
+    "RnnConfig",
     "RunConfig",
     "TransduceError",
     "Transformer",
@@ -31,6 +34,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Rnn": "models.rnn",
+    "RnnConfig": "config",
     "RunConfig": "config",
     "TransduceError": "errors",
     "Transformer": "models.transformer",

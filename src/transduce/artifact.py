@@ -20,12 +20,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from transduce.config import Settings, TransformerConfig, Vocabulary, validate
+from transduce.config import ModelConfig, Settings, Vocabulary, validate
 from transduce.data.tokenizer import JOINT, SOURCE, TARGET, Tokenizer
 from transduce.errors import ArtifactError, ConfigError
-from transduce.models.build import build
+from transduce.models.build import TextToText, build
 from transduce.models.precision import in_precision
-from transduce.models.protocol import Precision
+from transduce.models.protocol import Model, Precision
+from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer
 
 FORMAT = 1
@@ -40,11 +41,11 @@ class Header(Settings):
     format: int
     transduce: str  # the version that wrote the folder
     save: str  # which save: the same in both files
-    model: TransformerConfig
-    vocabulary: Vocabulary
+    model: ModelConfig
+    vocabulary: Vocabulary | None = None  # of a model that reads or writes text
 
 
-def save(model: Transformer, folder: str | Path, tokenizer: Tokenizer | None = None) -> None:
+def save(model: Model, folder: str | Path, tokenizer: Tokenizer | None = None) -> None:
     """Write a model folder. An older model there is replaced, whole or not at all; other files stay."""
     folder = Path(folder).expanduser()
     model = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
@@ -74,7 +75,7 @@ def save(model: Transformer, folder: str | Path, tokenizer: Tokenizer | None = N
         raise ArtifactError(f"cannot write {folder}: {reason}", remedy) from error
 
 
-def load(folder: str | Path, *, precision: Precision = "float32") -> Transformer:
+def load(folder: str | Path, *, precision: Precision = "float32") -> Model:
     """Read a model folder; the model is on the CPU and in evaluation mode.
 
     In another precision than float32 it is for use alone, and ``int8`` cannot be saved again.
@@ -90,7 +91,18 @@ def load(folder: str | Path, *, precision: Precision = "float32") -> Transformer
     return model if precision == "float32" else in_precision(model, precision)
 
 
-def assemble(config: TransformerConfig, vocabulary: Vocabulary, weights: dict[str, Tensor]) -> Transformer:
+def load_text_to_text(folder: str | Path, *, precision: Precision = "float32") -> TextToText:
+    """The same, of a model that turns one text into another."""
+    model = load(folder, precision=precision)
+    if not isinstance(model, Transformer | Rnn):
+        raise ArtifactError(
+            f"{folder} holds a model of family {model.config.family!r}, which turns no text into another",
+            "give the folder of a transformer or an rnn",
+        )
+    return model
+
+
+def assemble(config: ModelConfig, vocabulary: Vocabulary | None, weights: dict[str, Tensor]) -> Model:
     """A model with these weights, one for each of its named parameters; in evaluation mode."""
     model = _empty(config, vocabulary)
     model.load_state_dict(weights, strict=False, assign=True)
@@ -188,10 +200,10 @@ def _is_ours(config: bytes) -> bool:
         return False
 
 
-def _check_weights(model: Transformer, folder: Path) -> None:
+def _check_weights(model: Model, folder: Path) -> None:
     """What cannot be loaded is not saved."""
-    if not isinstance(model, Transformer):
-        raise TypeError(f"save takes a Transformer, not a {type(model).__name__}")
+    if not isinstance(model, Model):
+        raise TypeError(f"save takes a model of transduce, not a {type(model).__name__}")
     expected = _shapes(_empty(model.config, model.vocabulary))
     if unequal := [name for name, _ in expected.items() ^ _shapes(model).items()]:
         raise ArtifactError(
@@ -201,7 +213,7 @@ def _check_weights(model: Transformer, folder: Path) -> None:
         )
 
 
-def _empty(config: TransformerConfig, vocabulary: Vocabulary) -> Transformer:
+def _empty(config: ModelConfig, vocabulary: Vocabulary | None) -> Model:
     """Shapes only: the weights come from elsewhere."""
     with torch.device("meta"):
         return build(config, vocabulary)
@@ -246,12 +258,13 @@ def _parse(text: str, path: Path) -> Header:
 def _compare_headers(path: Path, readable: Header, stored: Header) -> None:
     """The same shapes can mean different models: pre- and post-norm, say."""
     for part in ("model", "vocabulary"):
-        now, then = getattr(readable, part), getattr(stored, part)
-        for key in set(type(now).model_fields) - FREE:
-            if getattr(now, key) != getattr(then, key):
+        now, then = (dict(getattr(header, part) or {}) for header in (readable, stored))
+        # The family comes first of a model's keys: of two families, the rest differs in any case.
+        for key in (key for key in {**now, **then} if key not in FREE):
+            if now.get(key) != then.get(key):
                 raise ArtifactError(
-                    f"{path} says {part}.{key} = {getattr(now, key)!r}, "
-                    f"but the weights were saved with {getattr(then, key)!r}",
+                    f"{path} says {part}.{key} = {now.get(key)!r}, "
+                    f"but the weights were saved with {then.get(key)!r}",
                     "set it back there, or save the model again",
                 )
 

@@ -5,10 +5,11 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from transduce.errors import ConfigError
 
@@ -78,6 +79,65 @@ class TransformerConfig(Settings):
             raise ValueError("rotary positions turn pairs of dimensions: d_k must be at least 2")
         return self
 
+    @property
+    def length_limit(self) -> int | None:
+        """The longest text it can read, in tokens; ``None`` if there is no such limit."""
+        return self.max_length if self.positions == "learned" else None
+
+    @property
+    def summary(self) -> str:
+        """Its sizes, in a line."""
+        return (
+            f"{self.encoder_layers}+{self.decoder_layers} layers, d_model {self.d_model}, "
+            f"d_ff {self.d_ff}, {self.heads} heads"
+        )
+
+
+class RnnConfig(Settings):
+    """The sequence-to-sequence RNN, with attention (Bahdanau et al., 2015; Luong et al., 2015) or without."""
+
+    family: Literal["rnn"] = "rnn"
+    cell: Literal["lstm", "gru"] = "lstm"
+    encoder_layers: Count = 2
+    decoder_layers: Count = 2
+    d_model: Count = 512  # of an embedding, and of what the output layer reads
+    d_hidden: Count = 512  # of a state, in each direction
+    bidirectional: bool = True  # the encoder
+    attention: Literal["additive", "multiplicative", "none"] = "additive"
+    dropout: Probability = 0.2  # on embeddings, between layers and before the output layer
+    share: Literal["all", "target", "none"] = "all"  # which of source, target and output share one matrix
+
+    @property
+    def length_limit(self) -> int | None:
+        """There is no end to what it can read."""
+        return None
+
+    @property
+    def summary(self) -> str:
+        """Its sizes, in a line."""
+        attention = "no" if self.attention == "none" else self.attention
+        return (
+            f"{self.encoder_layers}+{self.decoder_layers} layers of {self.cell.upper()}, the encoder in "
+            f"{'both directions' if self.bidirectional else 'one direction'}, d_model {self.d_model}, "
+            f"d_hidden {self.d_hidden}, {attention} attention"
+        )
+
+
+def _family_of(data: object) -> object:
+    """Files from before there were families do not name theirs."""
+    return (
+        data.get("family", "transformer")
+        if isinstance(data, dict)
+        else getattr(data, "family", "transformer")
+    )
+
+
+# A new family is a class above, a member here and a case in `transduce.models.build`.
+ModelConfig = Annotated[
+    Annotated[TransformerConfig, Tag("transformer")] | Annotated[RnnConfig, Tag("rnn")],
+    Discriminator(_family_of),
+]
+
 
 class TrainingConfig(Settings):
     """How a model is trained: by default, as the paper trained a row of Table 3."""
@@ -107,7 +167,7 @@ class TrainingConfig(Settings):
 class RunConfig(Settings):
     """A model and how it is trained: what a run file holds."""
 
-    model: TransformerConfig = TransformerConfig()
+    model: ModelConfig = TransformerConfig()
     training: TrainingConfig = TrainingConfig()
 
 
@@ -142,11 +202,21 @@ PRESETS: dict[str, RunConfig] = {
         model=TransformerConfig(d_model=1024, d_ff=4096, heads=16, dropout=0.3),
         training=TrainingConfig(steps=300_000),
     ),
+    # What the Transformer grew out of, about as large as small.
+    "rnn": RunConfig(model=RnnConfig(d_model=256, d_hidden=256)),
+    "rnn-plain": RunConfig(model=RnnConfig(d_model=256, d_hidden=256, attention="none")),
 }
 
 
+def check_family(name: object) -> None:
+    """Complain of a family that there is not."""
+    known = [str(member.model_fields["family"].default) for member in _members(ModelConfig)]
+    if name not in known:
+        raise ConfigError(f"there is no family {name!r}", _suggest(name, known))
+
+
 def preset(name: str) -> RunConfig:
-    """A configuration by name: ``tiny``, ``small``, ``base``, ``big``, or ``A1`` … ``E`` of Table 3."""
+    """A configuration by name: ``small``, ``base``, or ``A1`` … ``E`` of Table 3, ``rnn``, among others."""
     if not isinstance(name, str) or name not in PRESETS:
         raise ConfigError(f"there is no preset {name!r}", _suggest(name, PRESETS))
     return PRESETS[name]
@@ -186,6 +256,8 @@ def resolve(data: Mapping[str, Any], *, where: str) -> RunConfig:
     try:
         named = "preset" in tables
         begin = preset(tables.pop("preset", "base"))
+        if named:
+            _check_family(begin.model.family, tables.get("model"))
         # Only what was chosen counts as set: the rest may yet be chosen to suit the text.
         start = {
             **begin.model_dump(exclude_unset=True),
@@ -201,6 +273,16 @@ def resolve(data: Mapping[str, Any], *, where: str) -> RunConfig:
     return validate(RunConfig, start, where=where)
 
 
+def _check_family(family: str, table: object) -> None:
+    """The sizes of a preset are those of its family."""
+    wanted = table.get("family", family) if isinstance(table, dict) else family
+    if wanted != family:
+        raise ConfigError(
+            f"the preset is a {family}, but model.family = {wanted!r}",
+            "choose a preset of that family, or leave the preset out",
+        )
+
+
 SettingsT = TypeVar("SettingsT", bound=Settings)
 
 
@@ -209,33 +291,61 @@ def validate(kind: type[SettingsT], data: object, *, where: str) -> SettingsT:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = [str(part) for part in first["loc"]]
-        key = ".".join(path)
-        if first["type"] == "extra_forbidden":
-            raise ConfigError(f"{where}: unknown key {key!r}", _where_it_belongs(kind, path)) from None
-        if first["type"] == "value_error":  # raised by a validator above: its words are the message
-            said = str(first["ctx"]["error"])
-            raise ConfigError(f"{where}: {f'{key}: ' if key else ''}{said}", "correct it there") from None
-        said = f"{first['msg'][0].lower()}{first['msg'][1:]}"
-        if first["type"] == "model_type":
-            said = f"must be a table, [{key}]"
-        given = "" if first["type"] == "missing" else f" = {first['input']!r}"
-        raise ConfigError(f"{where}: {key}{given}: {said}", "correct it there") from None
+        problem, remedy = _explain(kind, error.errors(include_url=False)[0])
+        raise ConfigError(f"{where}: {problem}", remedy) from None
 
 
-def _where_it_belongs(kind: type[Settings], path: list[str]) -> str:
-    """The table that has this very key, or else the nearest key of the table it was found in."""
-    tables = {
-        name: field.annotation.model_fields
-        for name, field in kind.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Settings)
-    }
-    for table, keys in tables.items():
-        if path[-1] in keys:
+def _explain(kind: type[Settings], first: ErrorDetails) -> tuple[str, str]:
+    """What is wrong, and what to do about it."""
+    path, table = _locate(kind, first["loc"])
+    key = ".".join(path)
+    if first["type"] == "extra_forbidden":
+        return f"unknown key {key!r}", _where_it_belongs(kind, path, table)
+    if first["type"] == "value_error":  # raised by a validator above: its words are the message
+        return f"{f'{key}: ' if key else ''}{first['ctx']['error']}", "correct it there"
+    if first["type"] == "union_tag_invalid":
+        known = [tag.strip("' ") for tag in first["ctx"]["expected_tags"].split(",")]
+        return f"{key}: there is no family {first['ctx']['tag']!r}", _suggest(first["ctx"]["tag"], known)
+    said = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+    if first["type"] == "model_type":
+        said = f"must be a table, [{key}]"
+    given = "" if first["type"] == "missing" else f" = {first['input']!r}"
+    return f"{key}{given}: {said}", "correct it there"
+
+
+def _locate(kind: type[Settings], location: tuple[int | str, ...]) -> tuple[list[str], type[Settings]]:
+    """The keys that lead to the place of an error, and the settings that the last of them should belong to.
+
+    Where a table may be of several families, its location also names the one that was meant.
+    """
+    path = [str(part) for part in location]
+    if len(path) < 2 or path[0] not in kind.model_fields:
+        return path, kind
+    members = _members(kind.model_fields[path[0]].annotation)
+    if len(members) > 1:
+        meant = path.pop(1)
+        members = [one for one in members if one.model_fields["family"].default == meant]
+    return path, members[0] if members else kind
+
+
+def _members(annotation: object) -> list[type[Settings]]:
+    """The settings that a field may hold: one kind, or one for each member of a union."""
+    if isinstance(annotation, type) and issubclass(annotation, Settings):
+        return [annotation]
+    return [member for part in get_args(annotation) for member in _members(part)]
+
+
+def _where_it_belongs(kind: type[Settings], path: list[str], found_in: type[Settings]) -> str:
+    """The table or the family that has this very key, or else the nearest key of where it was found."""
+    *_, key = path
+    for table, field in kind.model_fields.items():
+        owners = [member for member in _members(field.annotation) if key in member.model_fields]
+        if owners and table != path[0]:
             return f"it belongs in [{table}]"
-    top = [*kind.model_fields, "preset"] if kind is RunConfig else list(kind.model_fields)
-    return _suggest(path[-1], tables[path[0]] if len(path) > 1 and path[0] in tables else top)
+        if owners and len(path) > 1:
+            return f"it is an option of family = {owners[0].model_fields['family'].default!r}"
+    known = list(found_in.model_fields)
+    return _suggest(key, [*known, "preset"] if found_in is RunConfig else known)
 
 
 def _suggest(name: object, known: Iterable[str]) -> str:

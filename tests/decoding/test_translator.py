@@ -55,9 +55,9 @@ def test_a_line_that_the_model_cannot_read_is_cut_and_said():
     model = {"positions": "learned", "max_length": 8}
     (found,) = translator(model=model, warn=said.append).translate(["the quick brown fox"])
     assert found.candidates
-    assert said == [
-        "a line of 20 tokens is longer than the model's 8 and was translated in 4 pieces: 'the quick brown fox' ..."
-    ]
+    assert said[0].startswith(
+        "a line of 20 tokens is longer than the model's 8 and was translated in 4 pieces"
+    )
     assert found.source_tokens.count("</s>") == 4
     (cut,) = translator(model=model, warn=said.append, too_long="cut").translate(["the quick brown fox"])
     assert "was cut to the first of them" in said[1]

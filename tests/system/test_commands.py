@@ -201,6 +201,20 @@ def test_train_and_resume(text):
     assert run("train", "--resume", "--out", text / "run").returncode == 0
 
 
+def test_train_an_rnn_and_translate_with_it(text):
+    command = ["train", "--source", text / "a", "--target", text / "b", "--out", text / "run"]
+    trained = run(*command, "--family", "rnn", "--steps", "2", "--tokenizer", "char")
+    assert trained.returncode == 0, trained.stderr
+    assert 'family = "rnn"' in (text / "run" / "run.toml").read_text()
+    lines = (text / "a").read_text().splitlines()[:5]
+    translated = run("translate", text / "run" / "final", "--beam", "3", input="\n".join(lines) + "\n")
+    assert translated.returncode == 0, translated.stderr
+    assert translated.stdout.count("\n") == 5
+    mistaken = run(*command[:-1], text / "other", "--family", "rnnn")
+    assert mistaken.returncode == 2
+    assert mistaken.stderr == "error: there is no family 'rnnn'; did you mean 'rnn'?\n"
+
+
 def test_demo(tmp_path):
     result = run("demo", "--task", "reverse", "--steps", "3", "--out", tmp_path / "demo")
     assert result.returncode == 0, result.stderr

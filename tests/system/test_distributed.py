@@ -12,14 +12,15 @@ from builders import random_words
 from transduce import artifact
 from transduce.training import checkpoint
 
+TRANSFORMER = "d_ff = 32\nheads = 2\n"
+RNN = 'family = "rnn"\nd_hidden = 16\n'
 CONFIG = """
 [model]
 encoder_layers = 2
-decoder_layers = 1
+decoder_layers = {decoder_layers}
 d_model = 16
-d_ff = 32
-heads = 2
 dropout = {dropout}
+{model}
 [training]
 steps = 12
 warmup = 4
@@ -39,8 +40,10 @@ def text(tmp_path_factory):
     return folder
 
 
-def train(text, out, *options, processes=1, dropout=0.0, extra=""):
-    (out.parent / f"{out.name}.toml").write_text(CONFIG.format(dropout=dropout) + extra)
+def train(text, out, *options, processes=1, dropout=0.0, extra="", model=TRANSFORMER):
+    # an RNN has layers of two kinds in its decoder
+    settings = CONFIG.format(dropout=dropout, model=model, decoder_layers=1 + (model == RNN))
+    (out.parent / f"{out.name}.toml").write_text(settings + extra)
     launch = [
         "-m",
         "torch.distributed.run",
@@ -65,16 +68,18 @@ def train(text, out, *options, processes=1, dropout=0.0, extra=""):
 
 
 @pytest.mark.parametrize(
-    "extra",
+    ("model", "extra"),
     [
-        pytest.param("", id="a batch is shared row by row"),
-        pytest.param("batch_tokens = 450\n", id="batches are dealt out"),
-        pytest.param('batch_tokens = 450\nparallel = "fsdp"\nema = 0.9\n', id="sharded"),
+        pytest.param(TRANSFORMER, "", id="a batch is shared row by row"),
+        pytest.param(TRANSFORMER, "batch_tokens = 450\n", id="batches are dealt out"),
+        pytest.param(TRANSFORMER, 'batch_tokens = 450\nparallel = "fsdp"\nema = 0.9\n', id="sharded"),
+        pytest.param(RNN, "", id="rnn"),
+        pytest.param(RNN, 'batch_tokens = 450\nparallel = "fsdp"\nema = 0.9\n', id="rnn, sharded"),
     ],
 )
-def test_two_processes_are_one(text, tmp_path, extra):
-    train(text, tmp_path / "one", extra=extra)
-    said = train(text, tmp_path / "two", processes=2, extra=extra)
+def test_two_processes_are_one(text, tmp_path, model, extra):
+    train(text, tmp_path / "one", extra=extra, model=model)
+    said = train(text, tmp_path / "two", processes=2, extra=extra, model=model)
     assert said.count("step 12: validation loss") == 1  # one of them speaks
     logs = [
         [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]

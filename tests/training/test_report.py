@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 from matplotlib.figure import Figure
 
-from builders import small_config
+from builders import small_config, small_rnn_config
 from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, read_toml, write_toml
 from transduce.data.prepared import PairWriter
@@ -118,6 +118,22 @@ def test_the_card_says_what_is_known(tmp_path):
     assert "lowest validation loss (step 100)" in text
     assert "Measured on 7 held-out pairs" in text
     assert "(curves.png)" in text
+
+
+def test_the_card_of_an_rnn(tmp_path):
+    make_run(tmp_path / "run")
+    for attention, words in (
+        ("multiplicative", "A recurrent network (GRU) with multiplicative attention that turns one text"),
+        ("none", "A recurrent network (GRU) without attention that turns one text"),
+    ):
+        model = small_rnn_config(cell="gru", attention=attention)
+        write_toml(RunConfig(model=model), tmp_path / "run" / "run.toml")
+        text = card(tmp_path / "run")
+        assert words in text
+        assert "- transduce\n- rnn\n" in text
+        assert "| `d_model`, `d_hidden` | 16, 12 |" in text
+        parameters = sum(p.numel() for p in build(model, TOKENIZER.vocabulary).parameters())
+        assert f"| parameters | {parameters:,} |" in text
 
 
 def test_what_the_card_tells_to_run_runs(tmp_path, monkeypatch):

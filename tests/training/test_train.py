@@ -8,10 +8,11 @@ import torch
 from rich.console import Console
 
 import transduce
-from builders import random_words, small_config
+from builders import random_words, small_config, small_rnn_config
 from transduce import artifact
-from transduce.config import RunConfig, TrainingConfig, read_toml
+from transduce.config import RunConfig, TrainingConfig, preset, read_toml
 from transduce.errors import ArtifactError, ConfigError, DataError, TrainingError
+from transduce.training import choices
 from transduce.training.run import Run
 from transduce.training.train import Options, plan
 
@@ -19,6 +20,7 @@ QUICK = TrainingConfig(
     steps=6, warmup=2, learning_rate=0.01, max_tokens=200, validate_every=3, precision="float32"
 )
 CONFIG = RunConfig(model=small_config(), training=QUICK)
+RNN = RunConfig(model=small_rnn_config(dropout=0.2), training=QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +115,46 @@ def test_more_steps_for_a_finished_run(files, tmp_path):
     assert torch.equal(one, other)
 
 
+def test_an_rnn_that_was_interrupted_ends_with_the_same_bits(files, tmp_path):
+    train(tmp_path / "whole", config=RNN, **files)
+    train(tmp_path / "more", config=RNN, steps=3, **files)
+    train(tmp_path / "more", resume=True, steps=6)
+    one, other = (
+        dict(artifact.load(tmp_path / run / "final").named_parameters()) for run in ("whole", "more")
+    )
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_family_whose_sizes_suit_the_text(files, tmp_path, monkeypatch):
+    train(tmp_path / "run", family="rnn", steps=1, **files)
+    assert read_toml(tmp_path / "run" / "run.toml").model == preset("rnn").model
+    quick = RunConfig(training=QUICK.model_copy(update={"steps": 1}))
+    pairs = Run(tmp_path / "run")._pairs()[0]
+    for few, sizes in ((10**9, (256, 256)), (0, (512, 512))):
+        monkeypatch.setattr(choices, "FEW_PAIRS", few)
+        chosen = choices.choose(choices.Wishes(quick, family="rnn"), pairs, joint=False).model
+        assert (chosen.d_model, chosen.d_hidden, chosen.share) == (*sizes, "target")
+        assert (
+            choices.choose(choices.Wishes(family="transformer"), pairs, joint=True).model.family
+            == "transformer"
+        )
+
+
+def test_an_rnn_is_tuned_and_keeps_its_family(files, tmp_path):
+    train(tmp_path / "old", config=RNN, **files)
+    (tmp_path / "tune.toml").write_text(
+        "[model]\ndropout = 0.5\n[training]\nsteps = 2\nprecision = 'float32'\nfreeze = ['encoder']\n"
+    )
+    start = {"start": tmp_path / "old" / "final", "source": files["source"], "target": files["target"]}
+    train(tmp_path / "new", config=tmp_path / "tune.toml", **start)
+    old, new = (artifact.load(tmp_path / run / "final") for run in ("old", "new"))
+    assert new.config == old.config.model_copy(update={"dropout": 0.5})
+    (tmp_path / "tune.toml").write_text("[model]\nfamily = 'transformer'\n")
+    with pytest.raises(ConfigError, match="is of family 'rnn', not 'transformer'; take the family out"):
+        transduce.train(tmp_path / "no", config=tmp_path / "tune.toml", **start)
+
+
 def test_resume_starts_a_run_where_there_is_none(files, tmp_path):
     train(tmp_path / "run", config=CONFIG, resume=True, **files)
     assert (tmp_path / "run" / "final").exists()
@@ -153,6 +195,9 @@ def test_fine_tuning_keeps_vocabulary_and_architecture(files, text, tmp_path):
         ({}, DataError, "no files were given"),
         ({"source": "nowhere"}, DataError, "1 source and 0 target files"),
         ({"preset": "smal"}, ConfigError, "did you mean 'small'"),
+        ({"family": "rnnn"}, ConfigError, "there is no family 'rnnn'; did you mean 'rnn'"),
+        ({"family": "rnn", "preset": "small"}, ConfigError, "leave one of them out"),
+        ({"family": "rnn", "config": CONFIG}, ConfigError, "leave one of them out"),
         ({"preset": "small", "config": CONFIG}, ConfigError, "a run file and a preset"),
         ({"preset": "small", "start": "model"}, ConfigError, "the model has its sizes"),
         ({"steps": -5}, ConfigError, "steps = -5 is no length; give more than 0"),

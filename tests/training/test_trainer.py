@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from builders import TOKENS, random_tokens, small_config
+from builders import TOKENS, random_tokens, small_config, small_rnn_config
 from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, Vocabulary
 from transduce.data.batching import Batch
@@ -103,10 +103,11 @@ def test_the_final_model_is_the_average_of_the_last_checkpoints(tmp_path, pairs)
     torch.testing.assert_close(final.detach(), expected)
 
 
+@pytest.mark.parametrize("config", [small_config(), small_rnn_config()], ids=lambda config: config.family)
 @pytest.mark.parametrize("parts", [2, 3, 5])
-def test_a_step_in_parts_has_the_gradient_of_the_whole(parts):
+def test_a_step_in_parts_has_the_gradient_of_the_whole(config, parts):
     """Unequal parts, padded differently: each token counts the same."""
-    model = build(small_config(), Vocabulary(source=TOKENS, target=TOKENS), seed=0)
+    model = build(config, Vocabulary(source=TOKENS, target=TOKENS), seed=0)
     labels = random_tokens(7, 9)
     for row in range(7):
         labels[row, row + 2 :] = 0
@@ -173,6 +174,40 @@ def test_ten_in_a_row_stop_the_run_with_the_last_checkpoint_intact(tmp_path, pai
     good = checkpoint.newest(run.folder / "checkpoints", print)
     weights = checkpoint.load_file(good / "model.safetensors")
     assert all(tensor.isfinite().all() for tensor in weights.values())
+
+
+class OneSided:
+    """A language model of the targets: another objective, without sources."""
+
+    def __init__(self, real):
+        self.real = real
+
+    def steps(self, epoch):
+        return self.real.steps(epoch)
+
+    def loss(self, model, indices, epoch):
+        batch = self.real._read(model, indices, epoch)
+        nothing = torch.full_like(batch.source[:, :1], model.vocabulary.eos)
+        return batch_loss(model, Batch(nothing, batch.target, batch.labels), 0.0)
+
+    def blind_loss(self, model, indices):
+        return None
+
+
+def test_another_objective_and_no_tokenizer(tmp_path, pairs):
+    """The trainer knows neither what is learned nor that there is text."""
+    run = trainer(tmp_path, pairs)
+    data = OneSided(run.train_data)
+    run = Trainer(run.folder, run.config, run.model, None, data, data, Silent())
+    run.run()
+    lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["valid_loss"] < lines[0]["valid_loss"]
+    assert lines[-1]["blind_loss"] is None
+    assert not any("ignores its source" in str(line) for line in run.watcher.said)
+    assert sorted(path.name for path in (run.folder / "final").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+    ]
 
 
 def test_patience_ends_a_run(tmp_path, pairs):

@@ -10,7 +10,11 @@ Source = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Source 
 Target = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Target text, as many lines.")]
 Pairs = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Both sides in one .tsv or .jsonl.")]
 Config = Annotated[Path | None, typer.Option(metavar="FILE", help="A run file (TOML).")]
-Preset = Annotated[str | None, typer.Option(metavar="NAME", help="tiny, small, base, big, A1 … E.")]
+Preset = Annotated[str | None, typer.Option(metavar="NAME", help="tiny, small, base, big, A1 … E, rnn …")]
+Family = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Instead of a preset: transformer, rnn; the text decides sizes."),
+]
 Start = Annotated[
     Path | None, typer.Option("--from", metavar="MODEL", help="A model folder to fine-tune on this text.")
 ]

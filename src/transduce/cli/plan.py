@@ -15,6 +15,7 @@ def plan(
     valid_pairs: o.Files = None,
     config: o.Config = None,
     preset: o.Preset = None,
+    family: o.Family = None,
     start: o.Start = None,
     steps: o.Steps = None,
     epochs: o.Epochs = None,

@@ -20,6 +20,7 @@ def train(
     valid_pairs: o.Files = None,
     config: o.Config = None,
     preset: o.Preset = None,
+    family: o.Family = None,
     start: o.Start = None,
     steps: o.Steps = None,
     epochs: o.Epochs = None,

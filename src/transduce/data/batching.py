@@ -1,5 +1,6 @@
 """Batches by token budget: sentences of like length together, in an order that seed and epoch decide."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,3 +120,16 @@ def _pad(rows: list[Row], pad: int) -> Tensor:
     for place, row in zip(padded, rows, strict=True):
         place[: len(row)] = row
     return torch.from_numpy(padded)
+
+
+def batches_by_length(lengths: Mapping[int, int] | Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Rows of like length together, as many as there is room for; the shortest ones first."""
+    known = lengths if isinstance(lengths, Mapping) else dict(enumerate(lengths))
+    batch: list[int] = []
+    for row in sorted(known, key=known.__getitem__):
+        if batch and (len(batch) + 1) * known[row] > max_tokens:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch

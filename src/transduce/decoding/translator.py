@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from transduce import artifact
+from transduce.data.batching import batches_by_length
 from transduce.data.tokenizer import Tokenizer
 from transduce.decoding.beam import beam_search
 from transduce.decoding.candidates import ChooseDiverse, Chooser, choose_best
@@ -64,7 +65,7 @@ class Translator:
             raise ConfigError("no model was given", "name a model folder")
         chosen = SearchSettings(**settings)
         tokenizer = artifact.load_tokenizer(folders[0])
-        models = [artifact.load(folder, precision=precision) for folder in folders]
+        models = [artifact.load_text_to_text(folder, precision=precision) for folder in folders]
         for folder in folders[1:]:
             if not tokenizer.is_like(artifact.load_tokenizer(folder)):
                 raise DataError(
@@ -93,10 +94,8 @@ class Translator:
         found: list[Translation] = [Translation(line, []) for line in lines]
         sources = self.tokenizer.encode_source(lines)
         # Of nothing but white space, only ``eos`` is left.
-        order = sorted(
-            (index for index, ids in enumerate(sources) if len(ids) > 1), key=lambda i: len(sources[i])
-        )
-        for rows in _batches(order, [len(ids) for ids in sources]):
+        lengths = {row: len(ids) for row, ids in enumerate(sources) if len(ids) > 1}
+        for rows in batches_by_length(lengths, TOKENS):
             for row, translation in zip(
                 rows,
                 self._translate_batch([lines[row] for row in rows], [sources[row] for row in rows], draws),
@@ -217,15 +216,3 @@ class Translator:
             hypothesis.tokens,
             alignment,
         )
-
-
-def _batches(order: list[int], lengths: list[int]) -> Iterator[list[int]]:
-    """Rows of like length, as many as there is room for."""
-    batch: list[int] = []
-    for row in order:
-        if batch and (len(batch) + 1) * lengths[row] > TOKENS:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -124,7 +124,7 @@ class _Test:
     def __init__(self, source: Path | None, reference: Path, lines: int) -> None:
         self._source, self._reference, self._lines = source, reference, lines
 
-    def prepare(self, system: _System, search: dict[str, float], console: Console) -> Callable[[], list[str]]:
+    def prepare(self, system: _System, search: dict[str, Any], console: Console) -> Callable[[], list[str]]:
         """Load all that is needed; gives what then makes the translations."""
         if not system.is_model:
             found = list(read(system.path))

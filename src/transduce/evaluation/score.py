@@ -4,14 +4,15 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, zip_longest
+from typing import Any
 
 import numpy as np
 import torch
 
-from transduce.data.batching import Batch, pad
+from transduce.data.batching import Batch, batches_by_length, pad
 from transduce.data.tokenizer import Tokenizer
 from transduce.errors import DataError
-from transduce.models.transformer import Transformer
+from transduce.models.build import TextToText
 
 PAIRS = 2000  # that are sorted by length at a time
 TOKENS = 4096  # in a batch: pairs × the longest side
@@ -52,7 +53,7 @@ class Total:
 
 
 def score_pairs(
-    model: Transformer,
+    model: TextToText,
     tokenizer: Tokenizer,
     sources: Iterable[str],
     targets: Iterable[str],
@@ -100,7 +101,7 @@ def _check(rows: list[list[int]], name: str, first: int, most: int | None) -> No
 
 
 def _score_chunk(
-    model: Transformer,
+    model: TextToText,
     tokenizer: Tokenizer,
     sources: list[list[int]],
     targets: list[list[int]],
@@ -108,7 +109,8 @@ def _score_chunk(
 ) -> list[Score]:
     backend = tokenizer.target.backend
     scores: dict[int, Score] = {}
-    for rows in _batches(sources, targets, max_tokens):
+    longer = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    for rows in batches_by_length(longer, max_tokens):
         batch = pad(
             [np.array(sources[row]) for row in rows],
             [np.array(targets[row]) for row in rows],
@@ -120,21 +122,8 @@ def _score_chunk(
     return [scores[row] for row in range(len(scores))]
 
 
-def _batches(sources: list[list[int]], targets: list[list[int]], max_tokens: int) -> Iterator[list[int]]:
-    """Rows of like length, as many as there is room for."""
-    longer = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    batch: list[int] = []
-    for row in sorted(range(len(longer)), key=longer.__getitem__):
-        if batch and (len(batch) + 1) * longer[row] > max_tokens:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
-
-
 @torch.no_grad()
-def log_probabilities(model: Transformer, batch: Batch) -> list[list[float]]:
+def log_probabilities(model: TextToText, batch: Batch) -> list[list[float]]:
     """Of each row's labels that are not padding, without dropout.
 
     Padding is never projected, and only some positions' logits, (positions, vocabulary), exist at a time.
@@ -143,7 +132,9 @@ def log_probabilities(model: Transformer, batch: Batch) -> list[list[float]]:
     real = batch.labels != model.vocabulary.pad
     was_training = model.training
     try:
-        hidden = model.eval().decode(batch.target, model.encode(batch.source))
+        model.eval()
+        memory: Any = model.encode(batch.source)
+        hidden = model.decode(batch.target, memory)
     finally:
         model.train(was_training)
     hidden, labels = hidden[real], batch.labels[real]

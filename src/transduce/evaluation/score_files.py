@@ -22,7 +22,7 @@ def score_files(
     """Print each pair's log-probability; then, as the last JSON object or on ``console``, the corpus'."""
     lines = _count(source, target)
     scores = score_pairs(
-        artifact.load(model),
+        artifact.load_text_to_text(model),
         artifact.load_tokenizer(model),
         read(source),
         read(target),

@@ -6,38 +6,40 @@ import torch
 from torch import Tensor
 
 from transduce.data.tokenizer import Tokenizer
-from transduce.decoding.beam import Hypothesis, beam_search
+from transduce.decoding.beam import beam_search
+from transduce.decoding.hypotheses import Hypothesis
 from transduce.decoding.penalties import paper_penalty
 from transduce.decoding.trace import Branch
-from transduce.decoding.translator import Candidate, Translator
+from transduce.decoding.translation import Candidate
+from transduce.decoding.translator import Translator
 from transduce.errors import DataError, TransduceError
 from transduce.inspection.heads import evaluating
 from transduce.inspection.inspection import Inspection
 from transduce.inspection.pieces import has_words, readable
+from transduce.models.build import TextToText
+from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer
 
 
 def inspect_with(translator: Translator, source: str, target: str | None = None) -> Inspection:
     """See `inspect_sentence`; the search is the translator's."""
     model = translator.model
-    if not isinstance(model, Transformer):
-        raise TransduceError(
-            f"a {type(model).__name__} has no heads to look at", "inspect a Transformer with an encoder"
-        )
+    if not isinstance(model, Transformer | Rnn):
+        raise TransduceError(f"a {type(model).__name__} cannot be looked into", "inspect one of its models")
     return inspect_sentence(
         model,
         translator.tokenizer,
         source,
         target,
-        beam=translator.beam,
-        length_penalty=translator.length_penalty,
-        extra_length=translator.extra_length,
+        beam=translator.settings.width,
+        length_penalty=translator.settings.length_penalty,
+        extra_length=translator.settings.extra_length,
     )
 
 
 @torch.no_grad()
 def inspect_sentence(
-    model: Transformer,
+    model: TextToText,
     tokenizer: Tokenizer,
     source: str,
     target: str | None = None,

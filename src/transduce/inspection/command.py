@@ -10,6 +10,7 @@ from transduce.errors import ConfigError
 from transduce.inspection.capture import inspect_sentence
 from transduce.inspection.heat_map import write_heat_map
 from transduce.inspection.report import heads_of, print_heads, write_json
+from transduce.models.transformer import Transformer
 
 PAGE = Path("inspection.html")
 
@@ -41,7 +42,7 @@ def inspect(
     if layer is not None and png is None:
         raise ConfigError("--layer is for the picture", "add --png FILE")
     found = inspect_sentence(
-        artifact.load(model), artifact.load_tokenizer(model), sentence, target, beam=beam or 4
+        artifact.load_text_to_text(model), artifact.load_tokenizer(model), sentence, target, beam=beam or 4
     )
     if out or not png:
         found.save(out or PAGE)
@@ -54,7 +55,12 @@ def inspect(
 def _inspect_heads(model: Path, source: Path, target: Path, limit: int, json: Path | None) -> Iterator[Path]:
     messages, output = Console(stderr=True), Console()
     output = output if output.is_terminal else Console(width=120)
-    found = heads_of(artifact.load(model), artifact.load_tokenizer(model), source, target, limit, messages)
+    transformer = artifact.load(model)
+    if not isinstance(transformer, Transformer):
+        raise ConfigError(
+            f"{model} is of family {transformer.config.family!r}, which has no heads", "give a transformer"
+        )
+    found = heads_of(transformer, artifact.load_tokenizer(model), source, target, limit, messages)
     print_heads(found, output)
     if json:
         write_json(found, json)

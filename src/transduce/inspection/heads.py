@@ -53,7 +53,7 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def evaluating(model: Transformer) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Without dropout, whatever the model was doing."""
     training = model.training
     model.eval()

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from transduce.decoding.trace import Branch
-from transduce.decoding.translator import Candidate
+from transduce.decoding.translation import Candidate
 from transduce.errors import TransduceError
 from transduce.inspection.render import pack, render, rounded
 

@@ -1,15 +1,38 @@
 """From a configuration to a model."""
 
+from typing import TypeAlias, overload
+
 import torch
 
-from transduce.config import TransformerConfig, Vocabulary
+from transduce.config import ModelConfig, RnnConfig, TransformerConfig, Vocabulary
+from transduce.errors import ConfigError
+from transduce.models.protocol import Model
+from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer
 
+TextToText: TypeAlias = Transformer | Rnn  # the families that turn one text into another
 
-def build(config: TransformerConfig, vocabulary: Vocabulary, *, seed: int | None = None) -> Transformer:
+
+@overload
+def build(
+    config: TransformerConfig, vocabulary: Vocabulary | None, *, seed: int | None = None
+) -> Transformer: ...
+@overload
+def build(config: RnnConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Rnn: ...
+@overload
+def build(config: ModelConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Model: ...
+def build(config: ModelConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Model:
     """A new model of the configured family. With a seed, the same weights every time."""
     if seed is None:
-        return Transformer(config, vocabulary)
+        return _assemble(config, vocabulary)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU's alone: other devices are not restored
-        return Transformer(config, vocabulary)
+        return _assemble(config, vocabulary)
+
+
+def _assemble(config: ModelConfig, vocabulary: Vocabulary | None) -> Model:
+    if vocabulary is None:
+        raise ConfigError(f"a model of family {config.family!r} needs a vocabulary", "give it one")
+    if isinstance(config, RnnConfig):
+        return Rnn(config, vocabulary)
+    return Transformer(config, vocabulary)

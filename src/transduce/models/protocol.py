@@ -1,12 +1,26 @@
-"""The one interface through which decoding sees a model."""
+"""How the rest of the house sees a model: to save it, to train it, to decode with it."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from transduce.config import Vocabulary
+from transduce.config import ModelConfig, Vocabulary
+from transduce.nn.embedding import Embedding
+
+
+class Model(nn.Module):
+    """A model of any family: enough to build it anew, save it and train it on some objective."""
+
+    config: ModelConfig
+    vocabulary: Vocabulary | None  # of the text that it reads or writes, if it does
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return next(self.parameters()).device
+
 
 Precision = Literal["float32", "bf16", "int8", "auto"]  # in which a model is used; auto: the fastest here
 
@@ -75,4 +89,34 @@ class SequenceModel(Protocol[MemoryT, StateT]):
 
     def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
         """The weights while reading this source and target, (batch, source) and (batch, target)."""
+        ...
+
+
+class SequenceToSequenceModel(Protocol):
+    """What learning to turn a source into a target takes; the objective itself projects to the vocabulary."""
+
+    vocabulary: Vocabulary
+    training: bool
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest source or target it can read; ``None`` if there is no such limit."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        ...
+
+    @property
+    def output(self) -> Embedding:
+        """The pre-softmax projection."""
+        ...
+
+    def encode(self, source: Tensor) -> Any:
+        """Read the source: tokens (batch, source)."""
+        ...
+
+    def decode(self, target: Tensor, memory: Any) -> Tensor:
+        """Read the whole target, (batch, target) → (batch, target, d_model), ready for the output layer."""
         ...

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from transduce.config import TransformerConfig, Vocabulary
 from transduce.errors import ConfigError
-from transduce.models.protocol import AttentionWeights
+from transduce.models.protocol import AttentionWeights, Model
 from transduce.nn.attention import EncoderDecoderAttention, SelfAttention
 from transduce.nn.decoder import Decoder, DecoderLayer
 from transduce.nn.dropout import Dropout
@@ -28,8 +28,11 @@ class Memory(NamedTuple):
     mask: Tensor  # (batch, 1, 1, source), True where there is a token
 
 
-class Transformer(nn.Module):
+class Transformer(Model):
     """Tokens in, logits of the next token out."""
+
+    config: TransformerConfig
+    vocabulary: Vocabulary
 
     def __init__(self, config: TransformerConfig, vocabulary: Vocabulary) -> None:
         super().__init__()

@@ -93,9 +93,39 @@ class AdditiveAttention(nn.Module):
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Attended:
         """Mix the values (…, key, d_v) for each query."""
-        hidden = torch.tanh(self.query(query).unsqueeze(-2) + self.key(key).unsqueeze(-3))
+        return self.attend(query, self.keys(key), value, mask)
+
+    def keys(self, key: Tensor) -> Tensor:
+        """What of the keys (…, key, d_key) does not depend on the query: once a sentence."""
+        projected: Tensor = self.key(key)
+        return projected
+
+    def attend(self, query: Tensor, keys: Tensor, value: Tensor, mask: Tensor | None = None) -> Attended:
+        """The same as `forward`, with `keys` made beforehand."""
+        hidden = torch.tanh(self.query(query).unsqueeze(-2) + keys.unsqueeze(-3))
         weights = masked_softmax(self.score(hidden).squeeze(-1), mask)  # (…, query, key)
         return Attended(weights @ value, weights)
+
+
+class MultiplicativeAttention(nn.Module):
+    """Attention scored by a product: ``q W k`` (Luong et al., 2015, "general")."""
+
+    def __init__(self, d_query: int, d_key: int) -> None:
+        super().__init__()
+        self.key = Linear(d_key, d_query, bias=False)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Attended:
+        """Mix the values (…, key, d_v) for each query."""
+        return self.attend(query, self.keys(key), value, mask)
+
+    def keys(self, key: Tensor) -> Tensor:
+        """``W k``: what of the keys does not depend on the query."""
+        projected: Tensor = self.key(key)
+        return projected
+
+    def attend(self, query: Tensor, keys: Tensor, value: Tensor, mask: Tensor | None = None) -> Attended:
+        """The same as `forward`, with `keys` made beforehand."""
+        return dot_product_attention(query, keys, value, mask)
 
 
 class MultiHeadAttention(nn.Module):

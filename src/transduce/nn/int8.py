@@ -4,6 +4,8 @@ Weights get a scale for each output, inputs one for each call: what is computed 
 little on the others in its batch.
 """
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 
@@ -20,7 +22,9 @@ class Int8Linear(nn.Module):
         weight = weight.detach().float()
         scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
         zeros = torch.zeros(len(weight), dtype=torch.long)
-        rounded = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
+        with warnings.catch_warnings():  # torch will have another home for them one day
+            warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
+            rounded = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
         bias = None if bias is None else bias.detach().float()
         self._packed = torch.ops.quantized.linear_prepack(rounded, bias)
         self._seven_bits = seven_bits

@@ -4,15 +4,16 @@ from collections.abc import Iterator
 
 import torch
 
-from transduce.config import Vocabulary, preset
+from transduce.config import Vocabulary
 from transduce.models.build import build
 from transduce.models.transformer import Transformer
 from transduce.paper.claim import Claim
+from transduce.paper.parameters import row_model
 
 
 def claims() -> Iterator[Claim]:
     """Causality of a whole model."""
-    yield _causality(build(preset("tiny").model, Vocabulary(source=50, target=50), seed=0).eval())
+    yield _causality(build(row_model("tiny"), Vocabulary(source=50, target=50), seed=0).eval())
 
 
 def _causality(model: Transformer, length: int = 12) -> Claim:

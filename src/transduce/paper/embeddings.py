@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import torch
 
-from transduce.config import Vocabulary, preset
+from transduce.config import Vocabulary
 from transduce.models.build import build
 from transduce.nn.embedding import Embedding
 from transduce.paper.claim import Claim
+from transduce.paper.parameters import row_model
 
 
 def claims() -> Iterator[Claim]:
@@ -18,7 +19,7 @@ def claims() -> Iterator[Claim]:
 
 
 def _one_matrix() -> Claim:
-    model = build(preset("tiny").model, Vocabulary(source=50, target=50))
+    model = build(row_model("tiny"), Vocabulary(source=50, target=50))
     matrices = (model.source_embedding, model.target_embedding, model.output)
     different = len({matrix.weight.data_ptr() for matrix in matrices})
     return Claim(
@@ -44,7 +45,7 @@ def _scale(d_model: int = 512) -> Claim:
 
 def _initial_loss(size: int = 8000) -> Claim:
     """Not in the paper: what its scale and our initialisation give together."""
-    model = build(preset("base").model, Vocabulary(source=size, target=size), seed=0).eval()
+    model = build(row_model("base"), Vocabulary(source=size, target=size), seed=0).eval()
     generator = torch.Generator().manual_seed(0)
     source, target, following = (torch.randint(3, size, (4, 16), generator=generator) for _ in range(3))
     with torch.no_grad():

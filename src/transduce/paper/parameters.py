@@ -5,7 +5,7 @@ from functools import cache
 
 import torch
 
-from transduce.config import PRESETS, Vocabulary
+from transduce.config import PRESETS, TransformerConfig, Vocabulary
 from transduce.models.transformer import Transformer
 from transduce.paper.claim import Claim
 
@@ -39,10 +39,17 @@ def _counts(row: str) -> tuple[int, int]:
     """(parameters beside the embedding, parameters a token), from the real model without its memory."""
     vocabulary = Vocabulary(source=3, target=3)
     with torch.device("meta"):
-        model = Transformer(PRESETS[row].model, vocabulary)
+        model = Transformer(row_model(row), vocabulary)
     total = sum(parameter.numel() for parameter in model.parameters())
     embedding = model.output.weight.numel()
     return total - embedding, embedding // vocabulary.target
+
+
+def row_model(name: str) -> TransformerConfig:
+    """The Transformer of a preset: a row of Table 3, ``tiny`` or ``small``."""
+    model = PRESETS[name].model
+    assert isinstance(model, TransformerConfig)  # noqa: S101
+    return model
 
 
 def agreeing_vocabularies(rows: list[str]) -> range:
@@ -93,11 +100,11 @@ def claims() -> Iterator[Claim]:
         len(same) == len(LIKE_BASE),
     )
     learned = count_parameters("E", size) - base
-    length = PRESETS["E"].model.max_length
+    length = row_model("E").max_length
     yield Claim(
         "Table 3",
         f"row E: base and two tables of {length:,} positions",
         "blank",
         f"+ {learned / 1e6:.2f}M",
-        learned == 2 * length * PRESETS["E"].model.d_model,
+        learned == 2 * length * row_model("E").d_model,
     )

@@ -5,6 +5,7 @@ import json
 import tomli_w
 import torch
 
+from transduce.config import ModelConfig, RnnConfig
 from transduce.data.tokenizer import Side
 from transduce.models.build import build
 from transduce.training.checkpoint import Progress
@@ -17,7 +18,7 @@ _CARD = """\
 library_name: transduce
 tags:
 - transduce
-- transformer
+- {family}
 - sequence-to-sequence
 ---
 
@@ -26,7 +27,7 @@ tags:
 
 # {title}
 
-A Transformer, as in "Attention Is All You Need", that turns one text into another. {which}
+{what} that turns one text into another. {which}
 
 {state}
 
@@ -69,6 +70,8 @@ def write_card(record: Record, name: str) -> str:
         marker=MARKER,
         title=f"{record.name} ({name})",
         place=f"{record.name}/{name}",
+        family=record.config.model.family,
+        what=_what(record.config.model),
         which=_which(record, name),
         state=_state(record),
         model=_table(_model(record)),
@@ -125,9 +128,27 @@ def _model(record: Record) -> dict[str, str]:
     return {
         "parameters": f"{parameters:,}",
         "layers": f"{config.encoder_layers} in the encoder, {config.decoder_layers} in the decoder",
+        **_sizes(config),
+        **{f"tokenizer, {name}": f"{kind(side)}, {side.size:,} tokens" for name, side in kinds.items()},
+    }
+
+
+def _what(config: ModelConfig) -> str:
+    if isinstance(config, RnnConfig):
+        attention = "without" if config.attention == "none" else f"with {config.attention}"
+        return f"A recurrent network ({config.cell.upper()}) {attention} attention"
+    return 'A Transformer, as in "Attention Is All You Need",'
+
+
+def _sizes(config: ModelConfig) -> dict[str, str]:
+    if isinstance(config, RnnConfig):
+        return {
+            "`d_model`, `d_hidden`": f"{config.d_model:,}, {config.d_hidden:,}",
+            "directions of the encoder": "2" if config.bidirectional else "1",
+        }
+    return {
         "`d_model`, `d_ff`, heads": f"{config.d_model:,}, {config.d_ff:,}, {config.heads}",
         "activation, norm, positions": f"{config.activation}, {config.norm}, {config.positions}",
-        **{f"tokenizer, {name}": f"{kind(side)}, {side.size:,} tokens" for name, side in kinds.items()},
     }
 
 

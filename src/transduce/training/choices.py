@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from transduce import artifact
-from transduce.config import PRESETS, RunConfig, TrainingConfig, TransformerConfig, preset
+from transduce.config import (
+    PRESETS,
+    ModelConfig,
+    RnnConfig,
+    RunConfig,
+    TrainingConfig,
+    check_family,
+    preset,
+)
 from transduce.data.prepared import Pairs
 from transduce.errors import ConfigError
 from transduce.training.objective import Objective
@@ -20,6 +28,7 @@ class Wishes:
 
     config: RunConfig | None = None
     preset: str | None = None
+    family: str | None = None  # of a model whose sizes suit the text
     start: Path | None = None  # a model folder to go on from, on other text
     steps: int | None = None
     epochs: float | None = None
@@ -43,18 +52,36 @@ class Wishes:
                 raise ConfigError(f"{name} = {length} is no length", "give more than 0")
         if self.preset:
             preset(self.preset)
+        if self.family:
+            check_family(self.family)
 
     def limit(self, max_length: int) -> int:
         """The longest text that the wished model can read, up to ``max_length`` tokens."""
         model = self.model()
-        return min(max_length, model.max_length) if model and model.positions == "learned" else max_length
+        return min(max_length, (model.length_limit if model else None) or max_length)
 
-    def model(self) -> TransformerConfig | None:
-        """The architecture, if it is wished for; dropouts may change between models that are alike."""
+    def model(self) -> ModelConfig | None:
+        """The architecture, if it is wished for."""
+        model = self._given_model()
+        if model and self.family and model.family != self.family:
+            raise ConfigError(
+                f"family = {self.family!r} was given, and a model of family {model.family!r}",
+                "leave one of them out",
+            )
+        return model
+
+    def _given_model(self) -> ModelConfig | None:
+        """From a folder, a preset or a run file; dropouts may change between models that are alike."""
         if self.start:
             found = artifact.read_header(self.start).model
             wished = self.config.model.model_dump(exclude_unset=True) if self.config else {}
-            return found.model_copy(update={key: wished[key] for key in artifact.FREE & wished.keys()})
+            if wished.get("family", found.family) != found.family:
+                raise ConfigError(
+                    f"{self.start} is of family {found.family!r}, not {wished['family']!r}",
+                    "take the family out of the run file: the model has one",
+                )
+            free = artifact.FREE & wished.keys() & dict(found).keys()
+            return found.model_copy(update={key: wished[key] for key in free})
         if self.preset:
             return preset(self.preset).model
         return self.config.model if self.config and "model" in self.config.model_fields_set else None
@@ -66,7 +93,7 @@ def choose(wishes: Wishes, pairs: Pairs, *, joint: bool, steps: int | None = Non
     ``steps`` are those that a wish for epochs or minutes comes to.
     """
     steps = steps or wishes.steps
-    model = wishes.model() or PRESETS["small" if len(pairs) <= FEW_PAIRS else "base"].model
+    model = wishes.model() or _suitable_model(wishes.family, pairs)
     if not joint and model.share == "all":
         model = model.model_copy(update={"share": "target"})
     asked = _asked(wishes)
@@ -74,6 +101,13 @@ def choose(wishes: Wishes, pairs: Pairs, *, joint: bool, steps: int | None = Non
     training = suitable(pairs, steps, fine_tuning=wishes.start is not None)
     changes = {**asked, "steps": training.steps, "minutes": wishes.minutes or asked.get("minutes")}
     return RunConfig(model=model, training=training.model_copy(update=changes))
+
+
+def _suitable_model(family: str | None, pairs: Pairs) -> ModelConfig:
+    few = len(pairs) <= FEW_PAIRS
+    if family == "rnn":
+        return PRESETS["rnn"].model if few else RnnConfig()
+    return PRESETS["small" if few else "base"].model
 
 
 def _asked(wishes: Wishes) -> dict[str, Any]:
@@ -98,7 +132,7 @@ def suitable(pairs: Pairs, steps: int | None = None, *, fine_tuning: bool = Fals
     )
 
 
-def steps_of_epochs(data: Objective, epochs: float) -> int:
+def steps_of_epochs(data: Objective[Any], epochs: float) -> int:
     """How many steps it takes to go through the data so many times."""
     whole = int(epochs)
     steps = sum(len(data.steps(epoch)) for epoch in range(whole))

@@ -6,7 +6,7 @@ but for rounding and dropout, as that of one process. Only the first process wri
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,9 +19,13 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from transduce.nn.attention import EncoderDecoderAttention
+from transduce.nn.attention import EncoderDecoderAttention, MultiHeadAttention
+from transduce.nn.feed_forward import FeedForward
+from transduce.nn.recurrent import Recurrent
 from transduce.training.objective import Indices
 
+# What is sharded by itself, whatever the family: its weights are whole while it computes.
+BLOCKS = (MultiHeadAttention, FeedForward, Recurrent)
 PATIENCE = timedelta(hours=12)  # how long the others wait while the first one prepares the text
 
 
@@ -79,11 +83,8 @@ class Team:
         if self.size > 1:
             distributed.barrier()
 
-    def wrap(self, module: nn.Module, how: Literal["ddp", "fsdp"], parts: Sequence[nn.Module]) -> nn.Module:
-        """Add up gradients between processes; with ``fsdp`` each holds only a shard of every weight.
-
-        The weights of one of the ``parts`` are whole while it computes.
-        """
+    def wrap(self, module: nn.Module, how: Literal["ddp", "fsdp"]) -> nn.Module:
+        """Add up gradients between processes; with ``fsdp`` each holds only a shard of every weight."""
         if self.size == 1:
             return module
         if how == "ddp":
@@ -91,7 +92,7 @@ class Team:
         # Ours adds to what a part returns, but never in place.
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
         mesh = init_device_mesh(self.device.type, (self.size,))
-        for part in parts:
+        for part in [part for part in module.modules() if isinstance(part, BLOCKS)]:
             fully_shard(part, mesh=mesh)
             if isinstance(part, EncoderDecoderAttention):  # called once by itself, before the layer
                 register_fsdp_forward_method(part, "keys_values")

@@ -1,7 +1,7 @@
 """What is learned: an objective yields batches and their loss; the trainer knows no more."""
 
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,24 +13,27 @@ from transduce.data.batching import Batch, collate, group_steps, pad, plan_batch
 from transduce.data.prepared import Pairs
 from transduce.data.resegment import Resegmentation
 from transduce.data.tokenizer import Tokenizer
-from transduce.models.transformer import Transformer
+from transduce.models.protocol import Model, SequenceToSequenceModel
 from transduce.training.loss import Loss, chunked_loss, r_drop_loss
 
 Indices = npt.NDArray[np.int64]
 
 
-class Objective(Protocol):
-    """Data and loss of one way to train."""
+ModelT_contra = TypeVar("ModelT_contra", contravariant=True)
+
+
+class Objective(Protocol[ModelT_contra]):
+    """Data and loss of one way to train, for models that offer what it takes."""
 
     def steps(self, epoch: int) -> list[list[Indices]]:
         """Which examples make up each step of an epoch, batch by batch: a function of the epoch alone."""
         ...
 
-    def loss(self, model: Transformer, indices: Indices, epoch: int) -> Loss:
+    def loss(self, model: ModelT_contra, indices: Indices, epoch: int) -> Loss:
         """The summed loss of these examples."""
         ...
 
-    def blind_loss(self, model: Transformer, indices: Indices) -> Loss | None:
+    def blind_loss(self, model: ModelT_contra, indices: Indices) -> Loss | None:
         """The same with every example's input exchanged for another's; ``None`` if there is no such thing."""
         ...
 
@@ -38,11 +41,13 @@ class Objective(Protocol):
 class WithLoss(nn.Module):
     """A model whose forward pass gives the loss of an objective: what several processes can share."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, objective: Objective, indices: Indices, epoch: int, blind: bool = False) -> Loss | None:
+    def forward(
+        self, objective: Objective[Any], indices: Indices, epoch: int, blind: bool = False
+    ) -> Loss | None:
         """See `Objective`."""
         if blind:
             return objective.blind_loss(self.model, indices)
@@ -69,7 +74,7 @@ class SequenceToSequence:
         )
         return group_steps(batches, self.target_lengths, self.training.batch_tokens or 1)
 
-    def loss(self, model: Transformer, indices: Indices, epoch: int) -> Loss:
+    def loss(self, model: SequenceToSequenceModel, indices: Indices, epoch: int) -> Loss:
         """See `Objective`."""
         return batch_loss(
             model,
@@ -78,7 +83,7 @@ class SequenceToSequence:
             r_drop=self.training.r_drop if model.training else 0.0,
         )
 
-    def blind_loss(self, model: Transformer, indices: Indices) -> Loss | None:
+    def blind_loss(self, model: SequenceToSequenceModel, indices: Indices) -> Loss | None:
         """See `Objective`."""
         if len(self.pairs) < 2:
             return None
@@ -86,7 +91,7 @@ class SequenceToSequence:
         batch = replace(self._read(model, indices, epoch=0), source=self._read(model, others, epoch=0).source)
         return batch_loss(model, batch, self.training.label_smoothing)
 
-    def _read(self, model: Transformer, indices: Indices, epoch: int) -> Batch:
+    def _read(self, model: SequenceToSequenceModel, indices: Indices, epoch: int) -> Batch:
         if self._anew is not None and model.training:
             batch = pad(
                 [self._anew.read("source", index, epoch, model.max_length) for index in indices],
@@ -98,7 +103,7 @@ class SequenceToSequence:
         return batch.to(model.device)
 
 
-def batch_loss(model: Transformer, batch: Batch, smoothing: float, r_drop: float = 0.0) -> Loss:
+def batch_loss(model: SequenceToSequenceModel, batch: Batch, smoothing: float, r_drop: float = 0.0) -> Loss:
     """Of a batch that is read already; with ``r_drop``, of two passes over it (see `r_drop_loss`)."""
     pad_id = model.vocabulary.pad
     if r_drop:

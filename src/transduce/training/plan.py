@@ -62,8 +62,7 @@ def print_plan(plan: Plan, console: Console) -> None:
     model, training, measured = plan.config.model, plan.config.training, plan.probe
     table = Table(box=box.SIMPLE, show_header=False)
     rows = {
-        "model": f"{model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model}, "
-        f"d_ff {model.d_ff}, {model.heads} heads",
+        "model": model.summary,
         "parameters": f"{plan.parameters:,}",
         "tokens": f"{plan.vocabulary:,}",
         "pairs": f"{plan.pairs:,}",

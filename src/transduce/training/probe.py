@@ -7,12 +7,13 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from transduce.config import RunConfig
 from transduce.data.tokenizer import Tokenizer
-from transduce.models.transformer import Transformer
+from transduce.models.protocol import Model
 from transduce.training.checkpoint import Progress
 from transduce.training.distributed import Team
 from transduce.training.objective import Objective
@@ -47,7 +48,7 @@ class Probe:
 
 
 def measure_precision(
-    config: RunConfig, model: Transformer, tokenizer: Tokenizer, data: Objective, team: Team
+    config: RunConfig, model: Model, tokenizer: Tokenizer, data: Objective[Any], team: Team
 ) -> tuple[Precision, str]:
     """Which precision is faster for steps of this run, and how that is known. Changes the model."""
     with tempfile.TemporaryDirectory() as folder:
@@ -59,10 +60,10 @@ def measure_precision(
 
 def probe(
     config: RunConfig,
-    model: Transformer,
+    model: Model,
     tokenizer: Tokenizer,
-    train: Objective,
-    valid: Objective,
+    train: Objective[Any],
+    valid: Objective[Any],
     team: Team,
     seconds: float = 10.0,
 ) -> Probe:

@@ -31,7 +31,7 @@ from transduce.data.tokenizer import Kind, Tokenizer
 from transduce.errors import DataError, TrainingError
 from transduce.machine import keep_memory
 from transduce.models.build import build
-from transduce.models.transformer import Transformer
+from transduce.models.protocol import Model
 from transduce.training import checkpoint
 from transduce.training.choices import Wishes, choose, steps_of_epochs
 from transduce.training.distributed import Team
@@ -99,8 +99,8 @@ class Run:
         train, valid = self._pairs()
         config = self._decide(wishes, train, tokenizer)
         if wishes.start:
-            model = artifact.load(wishes.start).float()
-            model.config = config.model
+            old = artifact.load(wishes.start).float()
+            model = artifact.assemble(config.model, old.vocabulary, dict(old.named_parameters()))
             artifact.save(model, self.folder / "start", tokenizer)
         write_toml(config, self.folder / "run.toml")
         sizes = tokenizer.vocabulary
@@ -133,7 +133,7 @@ class Run:
         training = config.training.model_copy(update={"steps": steps, "minutes": None})
         write_toml(config.model_copy(update={"training": training}), self.folder / "run.toml")
 
-    def open(self) -> tuple[RunConfig, Transformer, Tokenizer, SequenceToSequence, SequenceToSequence]:
+    def open(self) -> tuple[RunConfig, Model, Tokenizer, SequenceToSequence, SequenceToSequence]:
         """Configuration, new model, tokenizer, training and validation data of a prepared run."""
         config, tokenizer = read_toml(self.folder / "run.toml"), Tokenizer.load(self.folder)
         start = self.folder / "start"
@@ -189,7 +189,7 @@ class Run:
         alone = Team(device=self.team.device)  # the other processes wait
         precision = config.training.precision
 
-        def trial() -> Transformer:
+        def trial() -> Model:
             model = build(config.model, tokenizer.vocabulary, seed=config.training.seed)
             freeze(model, config.training.freeze)
             return model

@@ -35,6 +35,7 @@ class Options:
     valid_pairs: Files = None
     config: RunConfig | File | None = None
     preset: str | None = None
+    family: str | None = None  # transformer or rnn, with sizes that suit the text
     start: File | None = None  # a model folder to fine-tune; --from on the command line
     steps: int | None = None
     epochs: float | None = None
@@ -77,6 +78,7 @@ class Options:
             if config is None or isinstance(config, RunConfig)
             else read_toml(Path(config).expanduser()),
             preset=self.preset,
+            family=self.family,
             start=None if self.start is None else Path(self.start).expanduser(),
             steps=self.steps,
             epochs=self.epochs,

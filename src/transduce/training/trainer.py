@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,10 +16,8 @@ from transduce import artifact
 from transduce.config import RunConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.errors import CheckpointError, TrainingError
-from transduce.models.transformer import Transformer
-from transduce.nn.attention import MultiHeadAttention
+from transduce.models.protocol import Model
 from transduce.nn.dropout import use_generator
-from transduce.nn.feed_forward import FeedForward
 from transduce.training import checkpoint
 from transduce.training.averaging import MovingAverage, average_checkpoints
 from transduce.training.checkpoint import Progress, Snapshot
@@ -64,10 +62,10 @@ class Trainer:
         self,
         folder: Path,
         config: RunConfig,
-        model: Transformer,
-        tokenizer: Tokenizer,
-        train: Objective,
-        valid: Objective,
+        model: Model,
+        tokenizer: Tokenizer | None,
+        train: Objective[Any],
+        valid: Objective[Any],
         watcher: Watcher,
         team: Team | None = None,
     ) -> None:
@@ -80,8 +78,7 @@ class Trainer:
         self.generator = torch.Generator(self.team.device).manual_seed(training.seed + self.team.rank)
         use_generator(model, self.generator)
         freeze(model, training.freeze)
-        parts = [part for part in model.modules() if isinstance(part, (MultiHeadAttention, FeedForward))]
-        self.module = self.team.wrap(WithLoss(model), training.parallel, parts)
+        self.module = self.team.wrap(WithLoss(model), training.parallel)
         self.optimizer = make_optimizer(model)
         self.average = MovingAverage(model, training.ema) if training.ema else None
         self.rate = make_schedule(training, config.model.d_model)

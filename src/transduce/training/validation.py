@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +39,7 @@ class Validation:
 
 
 @torch.no_grad()
-def validate(module: nn.Module, data: Objective, team: Team) -> Validation:
+def validate(module: nn.Module, data: Objective[Any], team: Team) -> Validation:
     """Look at all data once, without dropout; at some of it with exchanged sources too."""
     module.eval()
     everything, blind, same = np.zeros(3), np.zeros(3), np.zeros(3)
