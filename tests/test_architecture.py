@@ -22,7 +22,7 @@ ROWS = [
     {"artifact"},
     {"models", "data", "tasks"},
     {"nn", "config"},
-    {"errors", "machine"},
+    {"errors", "machine", "terminal"},
 ]
 RANK = {room: len(ROWS) - row for row, rooms in enumerate(ROWS) for room in rooms}
 

@@ -11,7 +11,7 @@ from builders import small_config
 from transduce.data.tokenizer import train
 from transduce.decoding.files import translate_file
 from transduce.decoding.glossary import Glossary
-from transduce.decoding.pieces import split_text
+from transduce.decoding.long_lines import split_text
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError, DataError

@@ -4,6 +4,7 @@ import pytest
 import torch
 from subjects import ENGLISH, GERMAN, inspection_of, model_for
 
+from transduce.decoding.settings import SearchSettings
 from transduce.decoding.trace import Branch
 from transduce.decoding.translator import Translator
 from transduce.errors import DataError, TransduceError
@@ -98,7 +99,7 @@ def test_what_cannot_be_inspected():
 
 def test_a_translator_is_all_it_needs():
     model, tokenizer = model_for(ENGLISH, GERMAN)
-    translator = Translator(model, tokenizer, beam=2, extra_length=3)
+    translator = Translator(model, tokenizer, SearchSettings(beam=2, extra_length=3))
     found = inspect_with(translator, ENGLISH)
     assert len(found.candidates) == 2
     assert found.target == next(translator.translate([ENGLISH])).text

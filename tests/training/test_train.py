@@ -13,6 +13,7 @@ from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, preset, read_toml
 from transduce.errors import ArtifactError, ConfigError, DataError, TrainingError
 from transduce.training import choices
+from transduce.training.lock import alone_in
 from transduce.training.run import Run
 from transduce.training.train import Options, plan
 
@@ -291,3 +292,12 @@ def test_a_model_in_half_precision_is_tuned_in_float32(files, tmp_path):
     tuned = CONFIG.model_copy(update={"training": QUICK.model_copy(update={"steps": 2})})
     train(tmp_path / "new", config=tuned, start=tmp_path / "half", **files)
     assert transduce.load(tmp_path / "new" / "final").output.weight.dtype == torch.float32
+
+
+def test_a_run_folder_belongs_to_one_process(tmp_path, files):
+    train(tmp_path / "run", config=CONFIG, **files)
+    with alone_in(tmp_path / "run"), pytest.raises(TrainingError, match="another process is training in"):
+        transduce.train(tmp_path / "run", resume=True, steps=9)
+    with alone_in(tmp_path / "new"), pytest.raises(TrainingError, match="another process is training in"):
+        transduce.train(tmp_path / "new", config=CONFIG, **files)
+    train(tmp_path / "run", resume=True, steps=9)

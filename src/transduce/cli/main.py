@@ -4,7 +4,19 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli import check, demo, evaluate, inspect, paper, plan, report, score, train, translate
+from transduce.cli import (
+    check,
+    demo,
+    evaluate,
+    inspect,
+    interactive,
+    paper,
+    plan,
+    report,
+    score,
+    train,
+    translate,
+)
 from transduce.cli.errors import run
 
 app = typer.Typer(
@@ -17,6 +29,7 @@ app.command("check")(check.check)
 app.command("demo")(demo.demo)
 app.command("evaluate")(evaluate.evaluate)
 app.command("inspect")(inspect.inspect)
+app.command("interactive")(interactive.interactive)
 app.command("paper")(paper.paper)
 app.command("plan")(plan.plan)
 app.command("report")(report.report)

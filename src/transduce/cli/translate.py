@@ -40,6 +40,8 @@ def translate(
 
     Example: transduce translate runs/en-de/final --input test.en --output test.de
     """
+    from rich.console import Console
+
     from transduce.decoding.files import translate_file
     from transduce.decoding.glossary import Glossary
     from transduce.decoding.translator import Translator
@@ -54,4 +56,4 @@ def translate(
         warn=lambda message: typer.echo(f"warning: {message}", err=True),
         **{name: value for name, value in context.params.items() if name not in others},
     )
-    translate_file(translator, input, output, format)
+    translate_file(translator, input, output, format, Console(stderr=True))

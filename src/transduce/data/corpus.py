@@ -181,6 +181,17 @@ def lines_of(path: Path) -> Iterator[bytes]:
             yield line.rstrip(b"\r\n") if line.endswith(b"\n") else line
 
 
+def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    """Lines of text, which must be UTF-8; ``name`` says where they come from."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield line.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{name}, line {number:,}: not UTF-8 at byte {error.start + 1}", "save the text as UTF-8"
+            ) from error
+
+
 def _chunks(pairs: Iterable[tuple[bytes, bytes]], size: int, where: Path, target: Path) -> Iterator[Chunk]:
     """Up to ``size`` pairs at a time, fewer if they are long."""
     first, room = 1, MOST_BYTES

@@ -1,51 +1,94 @@
 """Translations of files and streams."""
 
 import json
+import queue
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Literal, cast
 
+from rich.console import Console
+
+from transduce.data.corpus import decoded, lines_of
 from transduce.decoding.translation import Translation
 from transduce.decoding.translator import LINES, Translator
 from transduce.errors import DataError
+from transduce.terminal import with_bar
+
+Layout = Literal["text", "json"]
 
 
 def translate_file(
-    translator: Translator, source: Path | None, target: Path | None, layout: Literal["text", "json"]
+    translator: Translator,
+    source: Path | None,
+    target: Path | None,
+    layout: Layout,
+    console: Console | None = None,
 ) -> None:
-    """A line out for every line in; standard input and output where no file is given."""
-    typed = source is None and sys.stdin.isatty()
-    with (
-        _open(source, "rb", "read") if source else nullcontext(sys.stdin.buffer) as lines,
-        _open(target, "wb", "write") if target else nullcontext(sys.stdout.buffer) as out,
-    ):
-        decoded = _decoded(lines, str(source or "standard input"))
-        for translation in translator.translate(decoded, ahead=1 if typed else LINES):
+    """A line out for every line in; standard input and output where no file is given.
+
+    What comes from a stream is translated as it comes. ``console`` shows how far a file is, if its
+    translation does not show itself there.
+    """
+    if source and target and target.exists() and source.resolve() == target.resolve():
+        raise DataError(f"{target} is what is to be translated", "choose another --output")
+    found = _translations(translator, source)
+    if console and source and (target or not sys.stdout.isatty()):
+        found = with_bar(found, "translating", sum(1 for _ in lines_of(source)), console)
+    with _open_output(target) if target else nullcontext(sys.stdout.buffer) as out:
+        for translation in found:
             out.write(f"{_line(translation, layout)}\n".encode())
             out.flush()
 
 
-def _line(translation: Translation, layout: Literal["text", "json"]) -> str:
+def _translations(translator: Translator, source: Path | None) -> Iterator[Translation]:
+    if source:
+        return translator.translate(decoded(lines_of(source), str(source)))
+    lines = decoded((line.rstrip(b"\r\n") for line in sys.stdin.buffer), "standard input")
+    if translator.settings.sample:  # what is drawn must not depend on when lines arrive
+        return translator.translate(lines)
+    return (one for chunk in _as_they_come(lines) for one in translator.translate(chunk))
+
+
+def _as_they_come(lines: Iterable[str]) -> Iterator[list[str]]:
+    """All lines that are there, up to some; and if there are none, the next one as soon as it comes."""
+    arrived: queue.Queue[str | BaseException | None] = queue.Queue(maxsize=LINES)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                arrived.put(line)
+            arrived.put(None)
+        except BaseException as error:
+            arrived.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    end: BaseException | None = None
+    more = True
+    while more:
+        chunk: list[str] = []
+        while more and len(chunk) < LINES and (not chunk or not arrived.empty()):
+            one = arrived.get()
+            if isinstance(one, str):
+                chunk.append(one)
+            else:
+                more, end = False, one
+        yield chunk
+    if end is not None:
+        raise end
+
+
+def _line(translation: Translation, layout: Layout) -> str:
     if layout == "json":
         return json.dumps(asdict(translation), ensure_ascii=False)
     return " ".join(translation.text.splitlines())  # a line stays a line
 
 
-def _open(path: Path, mode: str, what: str) -> IO[bytes]:
+def _open_output(path: Path) -> IO[bytes]:
     try:
-        return cast("IO[bytes]", path.open(mode))
+        return cast("IO[bytes]", path.open("wb"))
     except OSError as error:
-        raise DataError(f"cannot {what} {path}: {error.strerror}", "check the path") from error
-
-
-def _decoded(file: Iterable[bytes], name: str) -> Iterator[str]:
-    for number, line in enumerate(file, start=1):
-        try:
-            yield line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{name}, line {number}: not UTF-8 at byte {error.start + 1}", "save the text as UTF-8"
-            ) from error
+        raise DataError(f"cannot write {path}: {error.strerror}", "check the path") from error

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from transduce.data.corpus import lines_of
+from transduce.data.corpus import decoded, lines_of
 from transduce.errors import DataError
 
 
@@ -19,11 +19,9 @@ class Glossary:
     def read(cls, path: Path | None, always: tuple[str, ...] = ()) -> "Glossary":
         """A file with a source term, a tab and its translation a line."""
         terms = []
-        for number, line in enumerate(lines_of(path) if path else (), start=1):
-            try:
-                columns = [column.strip() for column in line.decode("utf-8").split("\t")]
-            except UnicodeDecodeError as error:
-                raise DataError(f"{path}, line {number}: not UTF-8", "save the file as UTF-8") from error
+        lines = decoded(lines_of(path), str(path)) if path else ()
+        for number, line in enumerate(lines, start=1):
+            columns = [column.strip() for column in line.split("\t")]
             if not any(columns):
                 continue
             if len(columns) != 2 or not all(columns):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from transduce import artifact
 from transduce.data.batching import batches_by_length
+from transduce.data.readable import readable
 from transduce.data.tokenizer import Tokenizer
 from transduce.decoding.beam import beam_search
 from transduce.decoding.candidates import ChooseDiverse, Chooser, choose_best
@@ -18,7 +19,7 @@ from transduce.decoding.constraints import Constraints
 from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.glossary import Glossary
 from transduce.decoding.hypotheses import Hypothesis
-from transduce.decoding.pieces import split_text
+from transduce.decoding.long_lines import split_text
 from transduce.decoding.rules import Rule, min_length, no_repeated_ngram, prefix
 from transduce.decoding.sampling import sample
 from transduce.decoding.settings import SearchSettings
@@ -64,8 +65,8 @@ class Translator:
         if not folders:
             raise ConfigError("no model was given", "name a model folder")
         chosen = SearchSettings(**settings)
-        tokenizer = artifact.load_tokenizer(folders[0])
         models = [artifact.load_text_to_text(folder, precision=precision) for folder in folders]
+        tokenizer = artifact.load_tokenizer(folders[0])
         for folder in folders[1:]:
             if not tokenizer.is_like(artifact.load_tokenizer(folder)):
                 raise DataError(
@@ -124,13 +125,12 @@ class Translator:
         source = self._padded(sources)
         found = self._search(lines, source, [len(ids) for ids in sources], draws)
         kept = [hypotheses[: self.settings.nbest] for hypotheses in found]
-        names = self.tokenizer.source.backend.id_to_token
-        alignments = iter(self._alignments(source, sources, kept) if self.align else ())
+        alignments = iter(self._alignments(source, kept) if self.align else ())
         return [
             Translation(
                 line,
                 [self._read(one, next(alignments, None)) for one in hypotheses],
-                [names(token) or "" for token in ids],
+                readable(self.tokenizer.source, ids),
             )
             for line, ids, hypotheses in zip(lines, sources, kept, strict=True)
         ]
@@ -190,28 +190,35 @@ class Translator:
             padding_value=self.tokenizer.vocabulary.pad,
         ).to(self.model.device)
 
-    def _alignments(
-        self, source: Tensor, sources: list[list[int]], found: list[list[Hypothesis]]
-    ) -> Iterator[list[int]]:
+    def attention(self, translation: Translation, rank: int = 0) -> Tensor | None:
+        """How much each token of a candidate attends to each source token, (target, source): the mean of all
+        heads and layers. ``None`` if the model has no attention.
+        """
+        source = self._padded(self.tokenizer.encode_source([translation.source]))
+        said = translation.candidates[rank].ids
+        return next(self._attention(source, [said]), None)
+
+    def _attention(self, source: Tensor, targets: list[list[int]]) -> Iterator[Tensor]:
+        """For each target of its source, (target, source), with the padding of the sources."""
+        bos = self.tokenizer.vocabulary.bos
+        with torch.inference_mode():
+            weights = self.model.attention(source, self._padded([[bos, *said] for said in targets]))
+        if weights.encoder_decoder:
+            mean = torch.stack([layer.mean(dim=1) for layer in weights.encoder_decoder]).mean(dim=0)
+            yield from (each[: len(said)] for each, said in zip(mean, targets, strict=True))
+
+    def _alignments(self, source: Tensor, found: list[list[Hypothesis]]) -> Iterator[list[int]]:
         """For each hypothesis, the source token that gets most attention from each of its tokens."""
         rows = [row for row, hypotheses in enumerate(found) for _ in hypotheses]
-        every = [one for hypotheses in found for one in hypotheses]
-        bos = self.tokenizer.vocabulary.bos
-        target = self._padded([[bos, *one.tokens] for one in every])
-        with torch.inference_mode():
-            weights = self.model.attention(source[rows], target).encoder_decoder
-        mean = torch.stack([layer.mean(dim=1) for layer in weights]).mean(
-            dim=0
-        )  # (hypotheses, target, source)
-        for one, row, attention in zip(every, rows, mean, strict=True):
-            yield attention[: len(one.tokens), : len(sources[row])].argmax(dim=-1).tolist()
+        targets = [one.tokens for hypotheses in found for one in hypotheses]
+        for each in self._attention(source[rows], targets):
+            yield each.argmax(dim=-1).tolist()
 
     def _read(self, hypothesis: Hypothesis, alignment: list[int] | None) -> Candidate:
-        backend = self.tokenizer.target.backend
         return Candidate(
             self.tokenizer.decode(hypothesis.tokens),
             hypothesis.score,
-            [backend.id_to_token(token) or "" for token in hypothesis.tokens],
+            readable(self.tokenizer.target, hypothesis.tokens),
             hypothesis.log_probabilities,
             hypothesis.tokens,
             alignment,

@@ -13,7 +13,7 @@ from transduce.errors import ConfigError, DataError
 from transduce.evaluation.files import read, read_references, read_sources, same_length
 from transduce.evaluation.measurement import Comparison, Measurement, Options
 from transduce.evaluation.metrics import USUAL, check, compare, measure
-from transduce.evaluation.progress import with_bar
+from transduce.terminal import with_bar
 
 if TYPE_CHECKING:
     from transduce.decoding.translator import Translator

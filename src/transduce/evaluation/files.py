@@ -3,19 +3,13 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from transduce.data.corpus import lines_of
+from transduce.data.corpus import decoded, lines_of
 from transduce.errors import DataError
 
 
 def read(path: Path) -> Iterator[str]:
     """The lines of a file, which must be UTF-8."""
-    for number, line in enumerate(lines_of(path), 1):
-        try:
-            yield line.decode()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{path}, line {number:,}: not UTF-8 at byte {error.start + 1}", "save the text as UTF-8"
-            ) from error
+    return decoded(lines_of(path), str(path))
 
 
 def read_sources(path: Path) -> list[str]:

@@ -12,8 +12,8 @@ from transduce import artifact
 from transduce.data.corpus import lines_of
 from transduce.errors import DataError
 from transduce.evaluation.files import read, same_length
-from transduce.evaluation.progress import with_bar
 from transduce.evaluation.score import Score, Total, score_pairs
+from transduce.terminal import with_bar
 
 
 def score_files(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from transduce.data.readable import has_words, readable
 from transduce.data.tokenizer import Tokenizer
 from transduce.decoding.beam import beam_search
 from transduce.decoding.hypotheses import Hypothesis
@@ -15,7 +16,6 @@ from transduce.decoding.translator import Translator
 from transduce.errors import DataError, TransduceError
 from transduce.inspection.heads import evaluating
 from transduce.inspection.inspection import Inspection
-from transduce.inspection.pieces import has_words, readable
 from transduce.models.build import TextToText
 from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer

@@ -12,7 +12,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -35,6 +35,7 @@ from transduce.models.protocol import Model
 from transduce.training import checkpoint
 from transduce.training.choices import Wishes, choose, steps_of_epochs
 from transduce.training.distributed import Team
+from transduce.training.lock import LOCK, alone_in
 from transduce.training.objective import SequenceToSequence
 from transduce.training.optimizer import freeze
 from transduce.training.probe import measure_precision, probe
@@ -89,10 +90,14 @@ class Run:
         if self.is_prepared:
             raise TrainingError(self.describe(), "add --resume to go on with it, or choose another --out")
         self._check_place()
-        shutil.rmtree(self.folder / "start", ignore_errors=True)  # of a preparation that was cut off
         limit = wishes.limit(inputs.max_length)  # whether there is such a model is better known now, too
         if inputs.examined:
             self._examine(inputs)
+        with alone_in(self.folder):
+            self._prepare(inputs, wishes, limit)
+
+    def _prepare(self, inputs: Inputs, wishes: Wishes, limit: int) -> None:
+        shutil.rmtree(self.folder / "start", ignore_errors=True)  # of a preparation that was cut off
         tokenizer = artifact.load_tokenizer(wishes.start) if wishes.start else self._tokenizer(inputs)
         self._cut(inputs, tokenizer, limit)
         tokenizer.save(self.folder)
@@ -116,7 +121,15 @@ class Run:
         """Nothing of somebody else's may be there; a preparation that was cut off may."""
         if self.folder.exists() and not self.folder.is_dir():
             raise TrainingError(f"{self.folder} is a file", "choose another --out")
-        ours = {"data", "start", ".run.toml.new", tokenizers.JOINT, tokenizers.SOURCE, tokenizers.TARGET}
+        ours = {
+            "data",
+            "start",
+            ".run.toml.new",
+            LOCK,
+            tokenizers.JOINT,
+            tokenizers.SOURCE,
+            tokenizers.TARGET,
+        }
         others = {path.name for path in self.folder.iterdir()} - ours if self.folder.exists() else set()
         if others:
             raise TrainingError(
@@ -146,6 +159,10 @@ class Run:
 
     def train(self, *, tensorboard: bool = False) -> bool:
         """Train, or go on training; says whether the run is finished."""
+        with alone_in(self.folder) if self.team.leads else nullcontext():
+            return self._train(tensorboard)
+
+    def _train(self, tensorboard: bool) -> bool:
         keep_memory()
         config, model, tokenizer, train, valid = self.open()
         with Display(self.console, config.training.steps) as display:

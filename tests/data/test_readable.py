@@ -1,7 +1,7 @@
 import pytest
 
+from transduce.data.readable import has_words, readable
 from transduce.data.tokenizer import load_side, train_side
-from transduce.inspection.pieces import has_words, readable
 
 
 def shown(kind, text, size=600):

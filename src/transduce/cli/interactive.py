@@ -1,0 +1,37 @@
+"""``transduce interactive``."""
+
+import typer
+
+from transduce.cli import options as o
+
+
+def interactive(
+    model: o.Models,
+    beam: o.Beam = 4,
+    length_penalty: o.LengthPenalty = 0.6,
+    alternatives: o.Alternatives = 2,
+    precision: o.Precision = "float32",
+) -> None:
+    """Type a line, see its translation, alternatives, and what attends to what.
+
+    Example: transduce interactive runs/en-de/final
+    """
+    import contextlib
+
+    from rich.console import Console
+
+    from transduce.decoding.interactive import converse
+    from transduce.decoding.translator import Translator
+
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401 (it lets the line be edited)
+    console = Console()
+    translator = Translator.load(
+        *model,
+        beam=beam,
+        length_penalty=length_penalty,
+        nbest=1 + alternatives,
+        precision=precision,
+        warn=lambda message: typer.echo(f"warning: {message}", err=True),
+    )
+    converse(translator, lambda: input("> "), console)

@@ -1,0 +1,63 @@
+"""A conversation: a line typed, its translation, other ways to say it, and what attends to what."""
+
+from collections.abc import Callable
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from torch import Tensor
+
+from transduce.data.readable import readable
+from transduce.decoding.translation import Translation
+from transduce.decoding.translator import Translator
+
+SHADES = " ░▒▓█"
+_WIDEST = 10  # characters of a token in the picture
+
+
+def converse(translator: Translator, read: Callable[[], str], console: Console) -> None:
+    """Translate each line that ``read`` gives, until it raises `EOFError`."""
+    console.print("type a line, see its translation; Ctrl-D ends", style="dim", highlight=False)
+    while True:
+        try:
+            line = read()
+        except EOFError:
+            console.print()
+            return
+        if line.strip():
+            (found,) = translator.translate([line])
+            show(found, translator, console)
+
+
+def show(found: Translation, translator: Translator, console: Console) -> None:
+    """One translation, as it fits the terminal."""
+    if not found.candidates:
+        console.print("(nothing)", style="dim")
+        return
+    best, *others = found.candidates
+    console.print(Text(best.text, style="bold"), Text(f"  {best.score:.2f}", style="dim"), soft_wrap=True)
+    for one in others:
+        console.print(Text(f"  {one.score:6.2f}  ", style="dim"), Text(one.text), sep="", soft_wrap=True)
+    attention = translator.attention(found) if best.ids else None
+    if attention is not None:
+        # Of a line that was translated in pieces, the first one is shown as it was read.
+        source = readable(translator.tokenizer.source, translator.tokenizer.encode_source([found.source])[0])
+        console.print(picture(attention, source, best.tokens, console.width))
+
+
+def picture(attention: Tensor, source: list[str], target: list[str], width: int) -> Table | Text:
+    """Attention (target, source) in shades, a row a target token; too wide for that, the strongest alone."""
+    columns = [token[:_WIDEST] for token in source]
+    if sum(len(token) + 1 for token in columns) + _WIDEST + 2 > width:
+        strongest = attention.argmax(dim=-1).tolist()
+        pairs = (f"{said} ← {source[place]}" for said, place in zip(target, strongest, strict=True))
+        return Text("   ".join(pairs), style="dim")
+    table = Table(box=box.MINIMAL, padding=(0, 0), header_style="cyan", pad_edge=False)
+    table.add_column("", style="cyan", no_wrap=True)
+    for token in columns:
+        table.add_column(Text(token), justify="center", no_wrap=True)
+    for token, row in zip(target, attention.tolist(), strict=True):
+        cells = (SHADES[min(len(SHADES) - 1, round(weight * (len(SHADES) - 1) * 1.5))] * 2 for weight in row)
+        table.add_row(Text(f"{token[:_WIDEST]} "), *cells)
+    return table
