@@ -9,15 +9,8 @@ best/, final/  model folders
 """
 
 import shutil
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-
-from rich.console import Console
 
 from transduce import artifact
 from transduce.config import RunConfig, read_toml, write_toml
@@ -28,20 +21,17 @@ from transduce.data.prepare import clean_lines, prepare
 from transduce.data.prepared import Pairs
 from transduce.data.report import print_report
 from transduce.data.tokenizer import Kind, Tokenizer
-from transduce.errors import DataError, TrainingError
+from transduce.errors import DataError
 from transduce.machine import keep_memory
 from transduce.models.build import build
 from transduce.models.protocol import Model
-from transduce.training import checkpoint
 from transduce.training.choices import Wishes, choose, steps_of_epochs
 from transduce.training.distributed import Team
-from transduce.training.lock import LOCK, alone_in
+from transduce.training.lock import alone_in
 from transduce.training.objective import SequenceToSequence
 from transduce.training.optimizer import freeze
 from transduce.training.probe import measure_precision, probe
-from transduce.training.progress import Display, Everyone
-from transduce.training.tensorboard import TensorBoard
-from transduce.training.trainer import Trainer
+from transduce.training.run_folder import RunFolder
 
 MAX_LENGTH = 512  # tokens; longer texts are left out
 SLACK = 0.95  # of the minutes are planned: saving takes time too
@@ -62,34 +52,15 @@ class Inputs:
     examined: bool = True  # by the doctor, before anything else
 
 
-@dataclass
-class Run:
-    """What a run folder holds."""
+class Run(RunFolder):
+    """A run on pairs of texts."""
 
-    folder: Path
-    console: Console = field(default_factory=Console)
-    team: Team = field(default_factory=Team)
-
-    @property
-    def is_prepared(self) -> bool:
-        """There is a run here that can go on."""
-        return (self.folder / "run.toml").exists()
-
-    def describe(self) -> str:
-        """How far the run in this folder is."""
-        steps = read_toml(self.folder / "run.toml").training.steps
-        return f"{self.folder} holds a run already, at step {self._steps_done():,} of {steps:,}"
-
-    def _steps_done(self) -> int:
-        found = checkpoint.list_checkpoints(self.folder / "checkpoints")
-        return int(found[-1].name.removeprefix("step-")) if found else 0
+    inputs_made = frozenset({"data", "start", tokenizers.JOINT, tokenizers.SOURCE, tokenizers.TARGET})
 
     def prepare(self, inputs: Inputs, wishes: Wishes | None = None) -> None:
         """Look at the text, write it as ids, and decide all that was left open."""
         wishes = wishes or Wishes()
-        if self.is_prepared:
-            raise TrainingError(self.describe(), "add --resume to go on with it, or choose another --out")
-        self._check_place()
+        self.check_place()
         limit = wishes.limit(inputs.max_length)  # whether there is such a model is better known now, too
         if inputs.examined:
             self._examine(inputs)
@@ -117,35 +88,6 @@ class Run:
             highlight=False,
         )
 
-    def _check_place(self) -> None:
-        """Nothing of somebody else's may be there; a preparation that was cut off may."""
-        if self.folder.exists() and not self.folder.is_dir():
-            raise TrainingError(f"{self.folder} is a file", "choose another --out")
-        ours = {
-            "data",
-            "start",
-            ".run.toml.new",
-            LOCK,
-            tokenizers.JOINT,
-            tokenizers.SOURCE,
-            tokenizers.TARGET,
-        }
-        others = {path.name for path in self.folder.iterdir()} - ours if self.folder.exists() else set()
-        if others:
-            raise TrainingError(
-                f"{self.folder} holds other things than a run, {min(others)} for one", "choose a new --out"
-            )
-
-    def extend(self, steps: int) -> None:
-        """Let a run go on for longer, or less long, than was planned."""
-        config = read_toml(self.folder / "run.toml")
-        if steps == config.training.steps:
-            return
-        if steps <= (done := self._steps_done()):
-            raise TrainingError(f"the run in {self.folder} is at step {done:,} already", "ask for more steps")
-        training = config.training.model_copy(update={"steps": steps, "minutes": None})
-        write_toml(config.model_copy(update={"training": training}), self.folder / "run.toml")
-
     def open(self) -> tuple[RunConfig, Model, Tokenizer, SequenceToSequence, SequenceToSequence]:
         """Configuration, new model, tokenizer, training and validation data of a prepared run."""
         config, tokenizer = read_toml(self.folder / "run.toml"), Tokenizer.load(self.folder)
@@ -156,35 +98,6 @@ class Run:
             else build(config.model, tokenizer.vocabulary, seed=config.training.seed)
         )
         return config, model, tokenizer, *self._objectives(config, tokenizer)
-
-    def train(self, *, tensorboard: bool = False) -> bool:
-        """Train, or go on training; says whether the run is finished."""
-        with alone_in(self.folder) if self.team.leads else nullcontext():
-            return self._train(tensorboard)
-
-    def _train(self, tensorboard: bool) -> bool:
-        keep_memory()
-        config, model, tokenizer, train, valid = self.open()
-        with Display(self.console, config.training.steps) as display:
-            trainer = Trainer(self.folder, config, model, tokenizer, train, valid, display, self.team)
-            trainer.resume()
-            if trainer.progress.finished:
-                display.say("the run is finished; --steps asks for more")
-            with self._tracking(trainer, tensorboard), _stopping_politely(trainer):
-                trainer.run()
-        return trainer.progress.finished
-
-    @contextmanager
-    def _tracking(self, trainer: Trainer, wanted: bool) -> Iterator[None]:
-        if not (wanted and self.team.leads):
-            yield
-            return
-        board = TensorBoard(self.folder, trainer.progress.step)
-        trainer.watcher = Everyone(trainer.watcher, board)
-        try:
-            yield
-        finally:
-            board.close()
 
     def _pairs(self) -> tuple[Pairs, Pairs]:
         return Pairs.open(self.folder / "data" / "train"), Pairs.open(self.folder / "data" / "valid")
@@ -279,25 +192,3 @@ class Run:
             if inputs.strict:
                 raise DataError(said, "remove them, or raise --max-length")
             self.console.print(f"{said} and left out", highlight=False)
-
-
-@contextmanager
-def _stopping_politely(trainer: Trainer) -> Iterator[None]:
-    """Ctrl-C, or a request to terminate, asks for a checkpoint and an end; a second one ends at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's business
-        return
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        trainer.stop_requested = True  # and no word: the signal may have come in the middle of one
-        restore()
-
-    def restore() -> None:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        restore()
