@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from transduce.config import RnnConfig, TransformerConfig, Vocabulary
+from transduce.config import BertConfig, GptConfig, RnnConfig, TransformerConfig, Vocabulary
+from transduce.models.bert import Bert
 from transduce.models.build import build
-from transduce.models.protocol import Model
+from transduce.models.gpt import Gpt
 from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer
 
@@ -37,13 +38,35 @@ def small_rnn(*, seed: int = 0, **changes: Any) -> Rnn:
     return model.eval()
 
 
-def _shake(model: Model, seed: int) -> None:
+def _shake(model: torch.nn.Module, seed: int) -> None:
     # Biases and norms start at 0 and 1, where a mistake about them would not show.
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+
+
+def shaken(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
+    """In evaluation mode, with biases and norms that are not 0 and 1, where a mistake would not show."""
+    _shake(model, seed)
+    return model.eval()
+
+
+def small_gpt(*, seed: int = 0, vocabulary: Vocabulary | None = None, **changes: Any) -> Gpt:
+    sizes = {"layers": 2, "d_model": 16, "d_ff": 32, "heads": 4, "max_length": 24, "dropout": 0.0}
+    config = GptConfig(**{**sizes, "attention_dropout": 0.0, **changes})
+    model = build(config, vocabulary or Vocabulary(source=TOKENS, target=TOKENS), seed=seed)
+    _shake(model, seed)
+    return model.eval()
+
+
+def small_bert(*, seed: int = 0, **changes: Any) -> Bert:
+    sizes = {"layers": 2, "d_model": 16, "d_ff": 32, "heads": 4, "max_length": 24, "dropout": 0.0}
+    config = BertConfig(**{**sizes, "attention_dropout": 0.0, **changes})
+    model = build(config, Vocabulary(source=TOKENS, target=TOKENS), seed=seed)
+    _shake(model, seed)
+    return model.eval()
 
 
 def random_words(count: int) -> list[str]:

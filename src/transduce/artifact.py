@@ -23,7 +23,9 @@ from torch import Tensor, nn
 from transduce.config import ModelConfig, Settings, Vocabulary, validate
 from transduce.data.tokenizer import JOINT, SOURCE, TARGET, Tokenizer
 from transduce.errors import ArtifactError, ConfigError
+from transduce.models.bert import Bert
 from transduce.models.build import TextToText, build
+from transduce.models.gpt import Gpt
 from transduce.models.precision import in_precision
 from transduce.models.protocol import Model, Precision
 from transduce.models.rnn import Rnn
@@ -98,6 +100,28 @@ def load_text_to_text(folder: str | Path, *, precision: Precision = "float32") -
         raise ArtifactError(
             f"{folder} holds a model of family {model.config.family!r}, which turns no text into another",
             "give the folder of a transformer or an rnn",
+        )
+    return model
+
+
+def load_gpt(folder: str | Path) -> Gpt:
+    """The same, of a language model."""
+    model = load(folder)
+    if not isinstance(model, Gpt):
+        raise ArtifactError(
+            f"{folder} holds a model of family {model.config.family!r}, not a language model",
+            "give the folder of a gpt: transduce lm train makes one",
+        )
+    return model
+
+
+def load_bert(folder: str | Path) -> Bert:
+    """The same, of a model of masked text."""
+    model = load(folder)
+    if not isinstance(model, Bert):
+        raise ArtifactError(
+            f"{folder} holds a model of family {model.config.family!r}, not one of masked text",
+            "give the folder of a bert: transduce mlm train makes one",
         )
     return model
 

@@ -43,7 +43,8 @@ class Vocabulary(Settings):
         for name, token in (("pad", self.pad), ("bos", self.bos), ("eos", self.eos)):
             if token >= self.target or (name == "pad" and token >= self.source):
                 raise ValueError(f"{name} is token {token}, which the vocabulary does not have")
-        if self.pad in (self.bos, self.eos):
+        # A vocabulary with a single special token, as GPT-2's, has no other choice, and GPT masks nothing.
+        if self.pad in (self.bos, self.eos) and not self.pad == self.bos == self.eos:
             raise ValueError(f"pad is token {self.pad}, but so is another special token: it would be masked")
         return self
 
@@ -123,6 +124,88 @@ class RnnConfig(Settings):
         )
 
 
+class GptConfig(Settings):
+    """The decoder-only language model: by default, the smallest GPT-2 (Radford et al., 2019)."""
+
+    family: Literal["gpt"] = "gpt"
+    layers: Count = 12
+    d_model: Count = 768
+    d_ff: Count = 3072
+    heads: Count = 12
+    dropout: Probability = 0.1  # on every sub-layer's output, and on embeddings + positions
+    attention_dropout: Probability = 0.1  # on attention weights
+    activation_dropout: Probability = 0.0  # inside the feed-forward network
+    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = "gelu_tanh"
+    norm_epsilon: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    max_length: Count = 1024  # the context: so many tokens at a time
+
+    @model_validator(mode="after")
+    def _check(self) -> "GptConfig":
+        _check_heads(self.d_model, self.heads)
+        return self
+
+    @property
+    def length_limit(self) -> int | None:
+        """The longest text it can read, in tokens."""
+        return self.max_length
+
+    @property
+    def summary(self) -> str:
+        """Its sizes, in a line."""
+        return (
+            f"{self.layers} layers, d_model {self.d_model}, d_ff {self.d_ff}, {self.heads} heads, "
+            f"a context of {self.max_length}"
+        )
+
+
+class BertConfig(Settings):
+    """The encoder-only model of masked text: by default, BERT base (Devlin et al., 2019)."""
+
+    family: Literal["bert"] = "bert"
+    layers: Count = 12
+    d_model: Count = 768
+    d_ff: Count = 3072
+    heads: Count = 12
+    dropout: Probability = 0.1  # on every sub-layer's output, and on the embeddings
+    attention_dropout: Probability = 0.1  # on attention weights
+    activation_dropout: Probability = 0.0  # inside the feed-forward network
+    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = "gelu"
+    norm_epsilon: Annotated[float, Field(gt=0, lt=1)] = 1e-12
+    max_length: Count = 512  # tokens, [CLS] and [SEP] included
+    segments: Count = 2  # kinds of text that stand side by side: a question and its answer, say
+    masked_head: bool = True  # says what a [MASK] stands for
+    pooler: bool = False  # one vector for the whole text
+    classes: list[str] = []  # of which a text is one; this needs the pooler
+
+    @model_validator(mode="after")
+    def _check(self) -> "BertConfig":
+        _check_heads(self.d_model, self.heads)
+        if self.classes and not self.pooler:
+            raise ValueError("classes are told from the pooled text: set pooler = true")
+        if len(set(self.classes)) != len(self.classes):
+            raise ValueError("two classes have the same name")
+        return self
+
+    @property
+    def length_limit(self) -> int | None:
+        """The longest text it can read, in tokens."""
+        return self.max_length
+
+    @property
+    def summary(self) -> str:
+        """Its sizes, in a line."""
+        classes = f", {len(self.classes)} classes" if self.classes else ""
+        return (
+            f"{self.layers} layers, d_model {self.d_model}, d_ff {self.d_ff}, {self.heads} heads, "
+            f"texts of {self.max_length} tokens{classes}"
+        )
+
+
+def _check_heads(d_model: int, heads: int) -> None:
+    if d_model % heads:
+        raise ValueError(f"d_model {d_model} does not divide into {heads} heads")
+
+
 def _family_of(data: object) -> object:
     """Files from before there were families do not name theirs."""
     return (
@@ -134,7 +217,10 @@ def _family_of(data: object) -> object:
 
 # A new family is a class above, a member here and a case in `transduce.models.build`.
 ModelConfig = Annotated[
-    Annotated[TransformerConfig, Tag("transformer")] | Annotated[RnnConfig, Tag("rnn")],
+    Annotated[TransformerConfig, Tag("transformer")]
+    | Annotated[RnnConfig, Tag("rnn")]
+    | Annotated[GptConfig, Tag("gpt")]
+    | Annotated[BertConfig, Tag("bert")],
     Discriminator(_family_of),
 ]
 
@@ -205,6 +291,11 @@ PRESETS: dict[str, RunConfig] = {
     # What the Transformer grew out of, about as large as small.
     "rnn": RunConfig(model=RnnConfig(d_model=256, d_hidden=256)),
     "rnn-plain": RunConfig(model=RnnConfig(d_model=256, d_hidden=256, attention="none")),
+    # What grew out of it: the decoder alone, and the encoder alone.
+    "gpt": RunConfig(model=GptConfig()),
+    "gpt-small": RunConfig(model=GptConfig(layers=4, d_model=256, d_ff=1024, heads=4, max_length=256)),
+    "bert": RunConfig(model=BertConfig()),
+    "bert-small": RunConfig(model=BertConfig(layers=4, d_model=256, d_ff=1024, heads=4, max_length=128)),
 }
 
 

@@ -121,7 +121,10 @@ class Tokenizer:
     def __init__(self, source: Side, target: Side) -> None:
         self.source, self.target = source, target
         ids = {
-            "pad": (target.id_of("<pad>", "[PAD]"), source.id_of("<pad>", "[PAD]")),
+            "pad": (
+                target.id_of("<pad>", "[PAD]", "<|endoftext|>"),
+                source.id_of("<pad>", "[PAD]", "<|endoftext|>"),
+            ),
             "bos": (target.id_of("<s>", "[CLS]", "<|endoftext|>", "</s>"),) * 2,
             "eos": (
                 target.id_of("</s>", "[SEP]", "<|endoftext|>"),

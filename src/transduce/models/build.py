@@ -4,8 +4,10 @@ from typing import TypeAlias, overload
 
 import torch
 
-from transduce.config import ModelConfig, RnnConfig, TransformerConfig, Vocabulary
+from transduce.config import BertConfig, GptConfig, ModelConfig, RnnConfig, TransformerConfig, Vocabulary
 from transduce.errors import ConfigError
+from transduce.models.bert import Bert
+from transduce.models.gpt import Gpt
 from transduce.models.protocol import Model
 from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer
@@ -20,6 +22,10 @@ def build(
 @overload
 def build(config: RnnConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Rnn: ...
 @overload
+def build(config: GptConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Gpt: ...
+@overload
+def build(config: BertConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Bert: ...
+@overload
 def build(config: ModelConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Model: ...
 def build(config: ModelConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Model:
     """A new model of the configured family. With a seed, the same weights every time."""
@@ -33,6 +39,15 @@ def build(config: ModelConfig, vocabulary: Vocabulary | None, *, seed: int | Non
 def _assemble(config: ModelConfig, vocabulary: Vocabulary | None) -> Model:
     if vocabulary is None:
         raise ConfigError(f"a model of family {config.family!r} needs a vocabulary", "give it one")
+    if isinstance(config, GptConfig):
+        return Gpt(config, vocabulary)
+    if vocabulary.pad == vocabulary.eos:
+        raise ConfigError(
+            f"the vocabulary has no padding of its own, which a model of family {config.family!r} masks",
+            "use another tokenizer",
+        )
+    if isinstance(config, BertConfig):
+        return Bert(config, vocabulary)
     if isinstance(config, RnnConfig):
         return Rnn(config, vocabulary)
     return Transformer(config, vocabulary)

@@ -1,4 +1,7 @@
-"""The encoder: a stack of identical layers (section 3.1, the left half of Figure 1)."""
+"""The encoder: a stack of identical layers (section 3.1, the left half of Figure 1).
+
+With a causal mask, and caches for what came before, the same stack is a decoder without an encoder: GPT.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
@@ -8,6 +11,7 @@ from torch import Tensor, nn
 from transduce.nn.attention import SelfAttention
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.residual import Residual
+from transduce.nn.state import KeyValueCache
 
 
 class EncoderLayer(nn.Module):
@@ -20,9 +24,15 @@ class EncoderLayer(nn.Module):
         self.self_attention, self.around_self_attention = self_attention, residual()
         self.feed_forward, self.around_feed_forward = feed_forward, residual()
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, record: list[Tensor] | None = None) -> Tensor:
-        """(batch, source, d_model) → the same."""
-        x = self.around_self_attention(x, lambda x: self.self_attention(x, mask, record=record))
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        record: list[Tensor] | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Tensor:
+        """(batch, source, d_model) → the same; with a cache, x continues what the cache holds."""
+        x = self.around_self_attention(x, lambda x: self.self_attention(x, mask, cache=cache, record=record))
         x = self.around_feed_forward(x, self.feed_forward)
         return x
 
@@ -35,12 +45,19 @@ class Encoder(nn.Module):
         self.layers = cast("Sequence[EncoderLayer]", nn.ModuleList(layers))
         self.final_norm = nn.Identity() if final_norm is None else final_norm
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, record: list[Tensor] | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        record: list[Tensor] | None = None,
+        caches: Sequence[KeyValueCache] | None = None,
+    ) -> Tensor:
         """(batch, source, d_model), and a mask for (batch, heads, source, source) → the memory.
 
-        ``record`` receives the attention weights of each layer: (batch, heads, source, source).
+        ``record`` receives the attention weights of each layer: (batch, heads, source, source). With a cache
+        for each layer, x continues what they hold, and the mask is for (batch, heads, x, all of it).
         """
-        for layer in self.layers:
-            x = layer(x, mask, record)
+        for number, layer in enumerate(self.layers):
+            x = layer(x, mask, record, caches[number] if caches else None)
         memory: Tensor = self.final_norm(x)
         return memory

@@ -1,6 +1,7 @@
 """Position-wise feed-forward network (section 3.3, equation 2)."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
@@ -10,17 +11,21 @@ from torch.nn import functional as F
 from transduce.nn.dropout import Dropout
 from transduce.nn.linear import FusedLinear, Linear
 
-Activation = Literal["relu", "gelu", "swiglu"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "swiglu"]
 
 # In place: what was there before is never needed again.
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu_, "gelu": F.gelu}
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu_,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+}
 
 
 class FeedForward(nn.Module):
     """``max(0, x W1 + b1) W2 + b2``: the same for every position, different in every layer.
 
-    GELU takes the place of the ReLU on request. SwiGLU (Shazeer, 2020) gates instead:
-    ``(silu(x W_gate) · x W_up) W2``, with one matrix more for the same d_ff.
+    GELU takes the place of the ReLU on request, exact or in the tanh form of GPT-2. SwiGLU (Shazeer,
+    2020) gates instead: ``(silu(x W_gate) · x W_up) W2``, with one matrix more for the same d_ff.
     """
 
     def __init__(

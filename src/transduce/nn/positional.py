@@ -78,6 +78,12 @@ class LearnedPositions(nn.Module):
             raise ValueError(f"{end} positions, but only {len(self.weight)} were learned (max_length)")
         return x + self.weight[start:end]
 
+    def at(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x (rows, 1, d_model), each row at a position of its own, (rows,) → the same shape."""
+        if len(positions) and int(positions.max()) >= len(self.weight):
+            raise ValueError(f"position {int(positions.max())}, but only {len(self.weight)} were learned")
+        return x + self.weight[positions][:, None]
+
 
 class NoPositions(nn.Module):
     """Add nothing: the order reaches the model another way (rotary), or not at all."""

@@ -52,14 +52,15 @@ class KeyValueCache:
         for held, added in zip(self._buffer, new, strict=True):
             held[:, :, self.length : end] = added
         self.length = end
-        return self._filled()
+        return self.filled()
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows of the batch, in this order."""
         if self._buffer is not None:
             self._buffer = KeyValue(*(select_rows(part, rows, self.length) for part in self._buffer))
 
-    def _filled(self) -> KeyValue:
+    def filled(self) -> KeyValue:
+        """The keys and values so far, as views; there must be some."""
         assert self._buffer is not None  # noqa: S101
         return KeyValue(*(part[:, :, : self.length] for part in self._buffer))
 
@@ -67,7 +68,7 @@ class KeyValueCache:
         """Room for ``needed`` positions and as many again, keeping what is there."""
         if needed > self.capacity:
             self.capacity = 2 * needed
-        old = None if self._buffer is None else self._filled()
+        old = None if self._buffer is None else self.filled()
         self._buffer = KeyValue(*(self._empty_like(part) for part in like))
         if old is not None:
             for held, part in zip(self._buffer, old, strict=True):
@@ -110,3 +111,22 @@ class DecoderState:
         self.memory_mask = select_rows(self.memory_mask, sources)
         for cache in self.caches:
             cache.select(grid.flatten())
+
+
+@dataclass
+class TextState:
+    """Texts under way, each after a prompt of its own length: what a decoder without an encoder remembers."""
+
+    caches: list[KeyValueCache]  # prompts, padded, and what came after; a layer each
+    seen: Tensor  # (texts, prompt), which of the prompts' positions hold a token
+    lengths: Tensor  # (texts,), positions read so far
+    pending: Tensor | None  # (texts,), the prompts' last tokens, until the first step reads them
+    length: int = 0  # steps taken: tokens read after the prompt, the first of them being its last
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these texts, in this order; rows (texts,), or (prompts, width), as beams have it."""
+        flat = rows.flatten()
+        self.seen, self.lengths = self.seen[flat], self.lengths[flat]
+        self.pending = None if self.pending is None else self.pending[flat]
+        for cache in self.caches:
+            cache.select(flat)

@@ -5,7 +5,7 @@ import json
 import tomli_w
 import torch
 
-from transduce.config import ModelConfig, RnnConfig
+from transduce.config import BertConfig, GptConfig, ModelConfig, RnnConfig
 from transduce.data.tokenizer import Side
 from transduce.models.build import build
 from transduce.training.checkpoint import Progress
@@ -127,13 +127,23 @@ def _model(record: Record) -> dict[str, str]:
         kinds = {"source": tokenizer.source, "target": tokenizer.target}
     return {
         "parameters": f"{parameters:,}",
-        "layers": f"{config.encoder_layers} in the encoder, {config.decoder_layers} in the decoder",
+        "layers": _layers(config),
         **_sizes(config),
         **{f"tokenizer, {name}": f"{kind(side)}, {side.size:,} tokens" for name, side in kinds.items()},
     }
 
 
+def _layers(config: ModelConfig) -> str:
+    if isinstance(config, GptConfig | BertConfig):
+        return str(config.layers)
+    return f"{config.encoder_layers} in the encoder, {config.decoder_layers} in the decoder"
+
+
 def _what(config: ModelConfig) -> str:
+    if isinstance(config, GptConfig):
+        return "A language model, a Transformer's decoder in the form of GPT-2,"
+    if isinstance(config, BertConfig):
+        return "A model of masked text, a Transformer's encoder in the form of BERT,"
     if isinstance(config, RnnConfig):
         attention = "without" if config.attention == "none" else f"with {config.attention}"
         return f"A recurrent network ({config.cell.upper()}) {attention} attention"
@@ -145,6 +155,11 @@ def _sizes(config: ModelConfig) -> dict[str, str]:
         return {
             "`d_model`, `d_hidden`": f"{config.d_model:,}, {config.d_hidden:,}",
             "directions of the encoder": "2" if config.bidirectional else "1",
+        }
+    if isinstance(config, GptConfig | BertConfig):
+        return {
+            "`d_model`, `d_ff`, heads": f"{config.d_model:,}, {config.d_ff:,}, {config.heads}",
+            "activation, tokens at a time": f"{config.activation}, {config.max_length:,}",
         }
     return {
         "`d_model`, `d_ff`, heads": f"{config.d_model:,}, {config.d_ff:,}, {config.heads}",

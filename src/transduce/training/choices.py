@@ -12,6 +12,7 @@ from transduce.config import (
     RnnConfig,
     RunConfig,
     TrainingConfig,
+    TransformerConfig,
     check_family,
     preset,
 )
@@ -94,6 +95,8 @@ def choose(wishes: Wishes, pairs: Pairs, *, joint: bool, steps: int | None = Non
     """
     steps = steps or wishes.steps
     model = wishes.model() or _suitable_model(wishes.family, pairs)
+    if not isinstance(model, TransformerConfig | RnnConfig):
+        raise _not_for_pairs(model.family)
     if not joint and model.share == "all":
         model = model.model_copy(update={"share": "target"})
     asked = _asked(wishes)
@@ -105,9 +108,17 @@ def choose(wishes: Wishes, pairs: Pairs, *, joint: bool, steps: int | None = Non
 
 def _suitable_model(family: str | None, pairs: Pairs) -> ModelConfig:
     few = len(pairs) <= FEW_PAIRS
+    if family not in (None, "transformer", "rnn"):
+        raise _not_for_pairs(family)
     if family == "rnn":
         return PRESETS["rnn"].model if few else RnnConfig()
     return PRESETS["small" if few else "base"].model
+
+
+def _not_for_pairs(family: str) -> ConfigError:
+    return ConfigError(
+        f"a model of family {family!r} turns no text into another", "choose a transformer or an rnn"
+    )
 
 
 def _asked(wishes: Wishes) -> dict[str, Any]:

@@ -1,0 +1,165 @@
+"""To and from the BERT models of Hugging Face's transformers, and folders that they saved.
+
+Which of them it is, its tensors tell: ``BertModel`` has a pooler, ``BertForMaskedLM`` the head for masked
+tokens, ``BertForPreTraining`` both and two classes, ``BertForSequenceClassification`` the pooler and classes.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transduce.config import BertConfig, Vocabulary, validate
+from transduce.interop.hugging_face import activation, read_saved, require, their_activation
+from transduce.interop.tables import Row, export_rows, import_rows
+from transduce.models.bert import Bert
+from transduce.models.build import build
+
+# ours → theirs, inside a layer; several of theirs are ours stacked
+_LAYER = {
+    "self_attention.query_key_value.": [
+        "attention.self.query.",
+        "attention.self.key.",
+        "attention.self.value.",
+    ],
+    "self_attention.output.": ["attention.output.dense."],
+    "around_self_attention.norm.": ["attention.output.LayerNorm."],
+    "feed_forward.inner.": ["intermediate.dense."],
+    "feed_forward.outer.": ["output.dense."],
+    "around_feed_forward.norm.": ["output.LayerNorm."],
+}
+_BODY, _HEAD = "bert.", "cls.predictions."
+_TOKENS = f"{_BODY}embeddings.word_embeddings.weight"
+_BIAS = f"{_HEAD}bias"
+_COPIES = {f"{_HEAD}decoder.weight": _TOKENS, f"{_HEAD}decoder.bias": _BIAS}
+_NEXT, _CLASSIFIER = "cls.seq_relationship.", "classifier."
+_COMPUTED = f"{_BODY}embeddings.position_ids"  # which older files hold
+
+
+def load_bert(folder: str | Path) -> Bert:
+    """The model of a folder with ``config.json`` and ``model.safetensors``; in evaluation mode."""
+    fields, state = read_saved(folder, "bert")
+    state = _with_prefix(state)
+    model = build(our_config(fields, state), our_vocabulary(fields))
+    import_bert(model, state)
+    return model.eval()
+
+
+def our_config(fields: Mapping[str, Any], state: Mapping[str, Tensor]) -> BertConfig:
+    """The configuration that the fields of a ``BertConfig`` of theirs and the model's tensors stand for."""
+    require(
+        fields,
+        {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
+        "bert",
+    )
+    if _BIAS in state:  # their head has the layers' activation, and ours is always this one
+        require(fields, {"hidden_act": "gelu"}, "bert")
+    labels = fields.get("id2label") or {}
+    classes = ["next", "random"] if f"{_NEXT}weight" in state else []
+    if f"{_CLASSIFIER}weight" in state:
+        count = len(state[f"{_CLASSIFIER}weight"])
+        classes = [str(labels.get(str(number), f"LABEL_{number}")) for number in range(count)]
+    data = {
+        "layers": fields["num_hidden_layers"],
+        "d_model": fields["hidden_size"],
+        "d_ff": fields["intermediate_size"],
+        "heads": fields["num_attention_heads"],
+        "dropout": fields.get("hidden_dropout_prob", 0.1),
+        "attention_dropout": fields.get("attention_probs_dropout_prob", 0.1),
+        "activation": activation(fields, "hidden_act", "gelu"),
+        "norm_epsilon": fields.get("layer_norm_eps", 1e-12),
+        "max_length": fields["max_position_embeddings"],
+        "segments": fields.get("type_vocab_size", 2),
+        "masked_head": _BIAS in state,
+        "pooler": f"{_BODY}pooler.dense.weight" in state,
+        "classes": classes,
+    }
+    return validate(BertConfig, data, where="the bert model")
+
+
+def our_vocabulary(fields: Mapping[str, Any]) -> Vocabulary:
+    """[PAD], [CLS] and [SEP] have the same numbers in all of BERT's vocabularies that are large enough."""
+    size = fields["vocab_size"]
+    bos, eos = (101, 102) if size > 102 else (1, 2)
+    return Vocabulary(source=size, target=size, pad=fields.get("pad_token_id") or 0, bos=bos, eos=eos)
+
+
+def their_fields(config: BertConfig, vocabulary: Vocabulary) -> dict[str, Any]:
+    """The fields of a ``BertConfig`` of theirs for the same model."""
+    return {
+        "vocab_size": vocabulary.source,
+        "hidden_size": config.d_model,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.d_ff,
+        "hidden_act": their_activation(config.activation),
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "max_position_embeddings": config.max_length,
+        "type_vocab_size": config.segments,
+        "layer_norm_eps": config.norm_epsilon,
+        "pad_token_id": vocabulary.pad,
+        "id2label": dict(enumerate(config.classes)) or None,
+    }
+
+
+def export_bert(model: Bert) -> dict[str, Tensor]:
+    """The state dict of their model with the same heads: the same outputs."""
+    config = model.config
+    state = export_rows(model, _table(config, _classifier(config, {})))
+    copies = _COPIES if config.masked_head else {}
+    state |= {copy: state[name] for copy, name in copies.items()}
+    if config.masked_head or config.classes:
+        return state
+    return {name.removeprefix(_BODY): tensor for name, tensor in state.items()}  # a plain BertModel
+
+
+def import_bert(model: Bert, state: Mapping[str, Tensor]) -> None:
+    """Copy a model of theirs, of the same sizes and with the same heads, into the model.
+
+    ``state`` is its state dict or what ``save_pretrained`` wrote.
+    """
+    left = _with_prefix(state)
+    left.pop(_COMPUTED, None)
+    for copy, name in _COPIES.items():
+        if copy in left and not torch.equal(left[copy], left.get(name, left[copy][:0])):
+            raise ValueError(f"{copy} is not {name}, but the model has one tensor for both")
+        left.pop(copy, None)
+    import_rows(model, _table(model.config, _classifier(model.config, left)), left)
+
+
+def _with_prefix(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """As if all were part of a larger model: a plain ``BertModel`` is the body alone."""
+    heads = ("cls.", _CLASSIFIER)
+    return {
+        name if name.startswith((_BODY, *heads)) else f"{_BODY}{name}": tensor
+        for name, tensor in state.items()
+    }
+
+
+def _classifier(config: BertConfig, state: Mapping[str, Tensor]) -> str:
+    pre_training = f"{_NEXT}weight" in state or (not state and config.masked_head)
+    return _NEXT if pre_training else _CLASSIFIER
+
+
+def _table(config: BertConfig, classifier: str) -> Iterator[Row]:
+    yield Row([_TOKENS], ["output.weight"])
+    yield Row([f"{_BODY}embeddings.position_embeddings.weight"], ["positions.weight"])
+    yield Row([f"{_BODY}embeddings.token_type_embeddings.weight"], ["segments.weight"])
+    parts = {"norm.": [f"{_BODY}embeddings.LayerNorm."]}
+    for i in range(config.layers):
+        for our, theirs in _LAYER.items():
+            parts[f"encoder.layers.{i}.{our}"] = [f"{_BODY}encoder.layer.{i}.{their}" for their in theirs]
+    if config.masked_head:
+        parts["masked_head.dense."] = [f"{_HEAD}transform.dense."]
+        parts["masked_head.norm."] = [f"{_HEAD}transform.LayerNorm."]
+        yield Row([_BIAS], ["masked_head.bias"])
+    if config.pooler:
+        parts["pooler.dense."] = [f"{_BODY}pooler.dense."]
+    if config.classes:
+        parts["classifier."] = [classifier]
+    for our, theirs in parts.items():
+        for kind in ("weight", "bias"):
+            yield Row([f"{their}{kind}" for their in theirs], [f"{our}{kind}"])

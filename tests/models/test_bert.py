@@ -1,0 +1,65 @@
+import pytest
+import torch
+
+from builders import TOKENS, random_tokens, small_bert
+from transduce import artifact
+from transduce.config import BertConfig, Vocabulary
+from transduce.errors import ConfigError, TransduceError
+from transduce.models.build import build
+
+
+@torch.no_grad()
+def test_padding_changes_nothing():
+    model, tokens = small_bert(pooler=True, classes=["a", "b"]), random_tokens(3, 9)
+    tokens[1, 4:] = 0
+    tokens[2, 1:] = 0
+    together, classes = model(tokens), model.classify(model.encode(tokens))
+    for row, length in enumerate((9, 4, 1)):
+        alone = tokens[row : row + 1, :length]
+        torch.testing.assert_close(together[row, :length], model(alone)[0], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(classes[row], model.classify(model.encode(alone))[0], atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_it_sees_both_sides_and_its_segments():
+    model, tokens = small_bert(), random_tokens(1, 6)
+    before = model(tokens)
+    changed = tokens.clone()
+    changed[0, 5] = 3 + (tokens[0, 5] - 2) % 17
+    assert (before[0, 0] - model(changed)[0, 0]).abs().max() > 1e-3
+    assert (before - model(tokens, torch.ones_like(tokens))).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "heads", [{}, {"pooler": True}, {"masked_head": False, "pooler": True, "classes": ["good", "bad"]}]
+)
+@torch.no_grad()
+def test_saved_is_loaded(heads, tmp_path):
+    model, tokens = small_bert(**heads), random_tokens(2, 5)
+    artifact.save(model, tmp_path)
+    again = artifact.load_bert(tmp_path)
+    assert again.config == model.config
+    assert torch.equal(again.encode(tokens), model.encode(tokens))
+    if heads.get("classes"):
+        assert torch.equal(again.classify(again.encode(tokens)), model.classify(model.encode(tokens)))
+
+
+def test_what_it_has_no_head_for_is_said():
+    model, tokens = small_bert(masked_head=False), random_tokens(1, 3)
+    states = model.encode(tokens)
+    for asked in (lambda: model(tokens), lambda: model.pool(states), lambda: model.classify(states)):
+        with pytest.raises(ConfigError, match=r"the model (has no|tells no)"):
+            asked()
+
+
+def test_classes_need_the_pooler_and_names():
+    with pytest.raises(ValueError, match="set pooler = true"):
+        BertConfig(classes=["a"])
+    with pytest.raises(ValueError, match="the same name"):
+        BertConfig(pooler=True, classes=["a", "a"])
+
+
+def test_a_vocabulary_without_padding_is_refused():
+    one = Vocabulary(source=TOKENS, target=TOKENS, pad=2, bos=2, eos=2)
+    with pytest.raises(TransduceError, match="no padding of its own"):
+        build(BertConfig(), one)
