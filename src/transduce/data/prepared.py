@@ -63,8 +63,11 @@ class Pairs:
         return pairs
 
 
-class _SequenceWriter:
+class SequenceWriter:
+    """Writes sequences of one side as they come; `Sequences` reads them."""
+
     def __init__(self, folder: Path, side: str, vocabulary: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self._dtype = np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.uint32)
         for older in folder.glob(f"{side}.uint*"):  # of a vocabulary of another size, perhaps
             older.unlink()
@@ -73,12 +76,14 @@ class _SequenceWriter:
         self._end = 0
 
     def write(self, rows: Rows) -> None:
+        """Add sequences."""
         ends = np.cumsum(rows.lengths) + self._end
         self._offsets.write(ends.tobytes())
         self._ids.write(rows.ids.astype(self._dtype).tobytes())
         self._end += len(rows.ids)
 
     def close(self) -> None:
+        """Nothing more will come."""
         self._ids.close()
         self._offsets.close()
 
@@ -87,9 +92,8 @@ class PairWriter:
     """Writes pairs as they come; `Pairs.open` reads them."""
 
     def __init__(self, folder: Path, source_vocabulary: int, target_vocabulary: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._source = _SequenceWriter(folder, "source", source_vocabulary)
-        self._target = _SequenceWriter(folder, "target", target_vocabulary)
+        self._source = SequenceWriter(folder, "source", source_vocabulary)
+        self._target = SequenceWriter(folder, "target", target_vocabulary)
 
     def write(self, sources: list[list[int]], targets: list[list[int]]) -> None:
         """Add pairs."""

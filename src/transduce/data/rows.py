@@ -36,6 +36,10 @@ class Rows:
         """With this token at the end of each."""
         return Rows(np.insert(self.ids, np.cumsum(self.lengths), token), self.lengths + 1)
 
+    def started(self, token: int) -> "Rows":
+        """With this token at the beginning of each."""
+        return Rows(np.insert(self.ids, np.cumsum(self.lengths) - self.lengths, token), self.lengths + 1)
+
     def tolist(self) -> list[list[int]]:
         """As lists."""
         ids, ends = self.ids.tolist(), np.cumsum(self.lengths).tolist()

@@ -309,13 +309,19 @@ def load_side(path: str | Path) -> Side:
 
 def _from_vocabulary(text: str) -> Backend:
     """WordPiece as BERT uses it, from a list of tokens, one a line."""
-    vocabulary = {token: index for index, token in enumerate(text.removesuffix("\n").split("\n"))}
+    tokens = text.removesuffix("\n").split("\n")
+    cased = any(token.isalpha() and token != token.lower() for token in tokens)
+    return wordpiece_of(tokens, lowercase=not cased)
+
+
+def wordpiece_of(tokens: list[str], *, lowercase: bool) -> Backend:
+    """WordPiece with these tokens; those that BERT calls special must be among them."""
+    vocabulary = {token: index for index, token in enumerate(tokens)}
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     if missing := [token for token in special if token not in vocabulary]:
         raise ValueError(f"it has no {missing[0]}")
-    cased = any(token.isalpha() and token != token.lower() for token in vocabulary)
     backend = Backend(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=not cased)
+    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece()
     backend.add_special_tokens([AddedToken(token, special=True) for token in special])

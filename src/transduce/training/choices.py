@@ -99,10 +99,10 @@ def choose(wishes: Wishes, pairs: Pairs, *, joint: bool, steps: int | None = Non
         raise _not_for_pairs(model.family)
     if not joint and model.share == "all":
         model = model.model_copy(update={"share": "target"})
-    asked = _asked(wishes)
-    steps = steps or asked.get("steps")
+    given = asked(wishes)
+    steps = steps or given.get("steps")
     training = suitable(pairs, steps, fine_tuning=wishes.start is not None)
-    changes = {**asked, "steps": training.steps, "minutes": wishes.minutes or asked.get("minutes")}
+    changes = {**given, "steps": training.steps, "minutes": wishes.minutes or given.get("minutes")}
     return RunConfig(model=model, training=training.model_copy(update=changes))
 
 
@@ -121,12 +121,12 @@ def _not_for_pairs(family: str) -> ConfigError:
     )
 
 
-def _asked(wishes: Wishes) -> dict[str, Any]:
+def asked(wishes: Wishes) -> dict[str, Any]:
     """What a run file or a preset says about training; a preset's length is that of the paper's text."""
     if wishes.config:
         return wishes.config.training.model_dump(exclude_unset=True)
-    asked = preset(wishes.preset).training.model_dump(exclude_unset=True) if wishes.preset else {}
-    return {key: value for key, value in asked.items() if key != "steps"}
+    given = preset(wishes.preset).training.model_dump(exclude_unset=True) if wishes.preset else {}
+    return {key: value for key, value in given.items() if key != "steps"}
 
 
 def suitable(pairs: Pairs, steps: int | None = None, *, fine_tuning: bool = False) -> TrainingConfig:

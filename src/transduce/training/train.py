@@ -49,7 +49,7 @@ class Options:
 
     def inputs(self, *, resuming: bool = False) -> Inputs:
         """The text, and how it is cut up."""
-        train = Corpus.of(_paths(self.source), _paths(self.target), _paths(self.pairs), "training")
+        train = Corpus.of(paths_of(self.source), paths_of(self.target), paths_of(self.pairs), "training")
         if train is None:
             raise DataError(
                 "no files were given, and there is no run to go on with"
@@ -60,9 +60,12 @@ class Options:
         return Inputs(
             train,
             Corpus.of(
-                _paths(self.valid_source), _paths(self.valid_target), _paths(self.valid_pairs), "validation"
+                paths_of(self.valid_source),
+                paths_of(self.valid_target),
+                paths_of(self.valid_pairs),
+                "validation",
             ),
-            tokenizer=_kind_or_file(self.tokenizer),
+            tokenizer=kind_or_file(self.tokenizer),
             vocabulary=self.vocabulary,
             joint=not self.separate,
             hold_out=self.hold_out,
@@ -138,14 +141,16 @@ def plan(console: Console | None = None, **options: Any) -> Plan:
         return make_plan(run)
 
 
-def _paths(files: Files) -> list[Path]:
+def paths_of(files: Files) -> list[Path]:
+    """Of one file, several or none."""
     if files is None:
         return []
     several = [files] if isinstance(files, (str, PathLike)) else files
     return [Path(file).expanduser() for file in several]
 
 
-def _kind_or_file(tokenizer: File) -> Kind | Path:
+def kind_or_file(tokenizer: File) -> Kind | Path:
+    """A kind of tokenizer, or the file of one."""
     if tokenizer in get_args(Kind):
         return cast("Kind", tokenizer)
     path = Path(tokenizer).expanduser()

@@ -1,0 +1,94 @@
+"""A run folder that teaches a BERT to tell the classes of texts: lines of text, tab, class."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from transduce import artifact
+from transduce.config import BertConfig, GptConfig, RunConfig
+from transduce.data.clean import usable
+from transduce.data.corpus import Tsv
+from transduce.data.prepare import is_held_out
+from transduce.data.prepared import Pairs, PairWriter, Sequences
+from transduce.data.tokenizer import Side, Tokenizer
+from transduce.errors import ConfigError, DataError
+from transduce.models.bert import Bert
+from transduce.models.build import build
+from transduce.training.choices import Wishes
+from transduce.training.text_objectives import TextClasses
+from transduce.training.text_run import TextInputs, TextRun
+
+
+class ClassesRun(TextRun):
+    """A BERT with a new head, on top of one that knows the language."""
+
+    family = "bert"
+
+    def wished_model(self, wishes: Wishes, inputs: TextInputs, tokens: int) -> BertConfig:
+        """The model to start from, with a pooler and these classes instead of its head for masked tokens."""
+        model = super().wished_model(wishes, inputs, tokens)
+        classes = sorted({label for _, label in labelled(inputs.train)})
+        if not isinstance(model, BertConfig) or wishes.start is None:
+            raise ConfigError("there is no model to start from", "name one: --from MODEL")
+        if len(classes) < 2:
+            raise DataError(
+                f"{' and '.join(map(str, inputs.train))} has {len(classes)} class", "two are needed"
+            )
+        return model.model_copy(update={"masked_head": False, "pooler": True, "classes": classes})
+
+    def starting_model(self, start: Path, config: RunConfig) -> Bert:
+        """All that the old model has and the new one needs; the rest is drawn from the seed."""
+        old = artifact.load_bert(start).float()
+        if not isinstance(config.model, BertConfig):
+            raise TypeError(f"classes are told by a bert, not a {config.model.family}")
+        new = build(config.model, old.vocabulary, seed=config.training.seed)
+        known = dict(old.named_parameters())
+        with torch.no_grad():
+            for name, parameter in new.named_parameters():
+                if name in known and known[name].shape == parameter.shape:
+                    parameter.copy_(known[name])
+        return new
+
+    def train_tokenizer(self, inputs: TextInputs) -> Side:
+        """See `TextRun`."""
+        raise ConfigError("there is no model to start from", "name one: --from MODEL")
+
+    def write(self, inputs: TextInputs, tokenizer: Tokenizer, model: GptConfig | BertConfig) -> None:
+        """See `TextRun`; what is longer than the model can read is cut."""
+        if not isinstance(model, BertConfig):
+            raise TypeError(f"classes are told by a bert, not a {model.family}")
+        numbers = {name: number for number, name in enumerate(model.classes)}
+        folder, most = self.folder / "text", model.max_length - 2
+        sizes = tokenizer.source.size, len(numbers)
+        with PairWriter(folder / "train", *sizes) as train, PairWriter(folder / "valid", *sizes) as valid:
+            for paths, writer in ((inputs.train, train), (inputs.valid, valid)):
+                for text, label in labelled(paths):
+                    if label not in numbers:
+                        raise DataError(
+                            f"validation has the class {label!r}, which training has not", "correct it"
+                        )
+                    held = writer is train and not inputs.valid and is_held_out(text, inputs.hold_out)
+                    ids = tokenizer.source.encode([text])[0][:most]
+                    (valid if held else writer).write([ids], [[numbers[label]]])
+        for part in ("train", "valid"):
+            if not len(Pairs.open(folder / part)):
+                raise DataError(
+                    f"no text is left for {part}", "give more, a file for --valid, or another --hold-out"
+                )
+
+    def texts(self, part: str) -> Sequences:
+        """See `TextRun`."""
+        return Pairs.open(self.folder / "text" / part).source
+
+    def objective(self, part: str, config: RunConfig, tokenizer: Tokenizer) -> TextClasses:
+        """See `TextRun`."""
+        return TextClasses(Pairs.open(self.folder / "text" / part), config.training)
+
+
+def labelled(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    """Texts and their classes, from files of two columns."""
+    for path in paths:
+        for chunk in Tsv(path).chunks():
+            found = usable(chunk)
+            yield from zip(found.sources, (label.strip() for label in found.targets), strict=True)

@@ -1,0 +1,55 @@
+"""What is chosen for a run on plain text where its user wishes nothing."""
+
+from transduce.config import PRESETS, BertConfig, GptConfig, RunConfig, TrainingConfig
+from transduce.errors import ConfigError
+from transduce.training.choices import Wishes, asked
+
+FEW_TOKENS = 10_000_000  # up to here a small model learns as much as a large one, sooner
+EPOCHS = 20
+
+
+def choose_model(
+    wishes: Wishes, family: str, tokens: int, max_length: int | None = None
+) -> GptConfig | BertConfig:
+    """The wished model, which must be of this family, or one that suits so much text."""
+    small = tokens <= FEW_TOKENS
+    model = wishes.model() or PRESETS[f"{family}-small" if small else family].model
+    if not isinstance(model, GptConfig | BertConfig) or model.family != family:
+        raise ConfigError(
+            f"a model of family {model.family!r} was asked for, but here one of {family!r} is trained",
+            f"choose a preset such as {family}-small",
+        )
+    if max_length and wishes.start and max_length != model.max_length:
+        raise ConfigError(
+            f"the model to start from reads {model.max_length} tokens at a time, not {max_length}",
+            "leave --max-length out",
+        )
+    return model.model_copy(update={"max_length": max_length}) if max_length else model
+
+
+def choose_training(wishes: Wishes, tokens: int, steps: int | None = None) -> TrainingConfig:
+    """About 20 times through the text, between 1,000 and 100,000 steps; no label smoothing."""
+    given = asked(wishes)
+    for name in ("r_drop", "bpe_dropout"):
+        if given.get(name):
+            raise ConfigError(f"{name} is for pairs of texts", "leave it out of the run file")
+    default = TrainingConfig()
+    steps = steps or wishes.steps or given.get("steps")
+    steps = steps or int(min(100_000, max(1_000, EPOCHS * tokens / default.max_tokens)))
+    rate = 1e-4 if wishes.start else 1e-3 if tokens <= FEW_TOKENS else 3e-4
+    suitable = {
+        "warmup": max(1, min(2_000, steps // 10)),
+        "learning_rate": rate,
+        "schedule": "cosine",
+        "label_smoothing": 0.0,
+        "validate_every": max(1, min(1_000, max(100, steps // 20), steps)),
+        **given,
+        "steps": steps,
+        "minutes": wishes.minutes or given.get("minutes"),
+    }
+    return default.model_copy(update=suitable)
+
+
+def choose(wishes: Wishes, model: GptConfig | BertConfig, tokens: int, steps: int | None = None) -> RunConfig:
+    """A whole configuration."""
+    return RunConfig(model=model, training=choose_training(wishes, tokens, steps))

@@ -1,0 +1,237 @@
+"""Run folders on plain text: a language model, a model of masked text, a model of classes.
+
+run.toml       the resolved configuration; written last, so that it stands for a prepared run
+tokenizer.json, text/   what the text became
+start/, checkpoints/, metrics.jsonl, best/, final/   as in every run
+"""
+
+import shutil
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from transduce import artifact
+from transduce.config import BertConfig, GptConfig, RunConfig, read_toml, write_toml
+from transduce.data import tokenizer as tokenizers
+from transduce.data.blocks import Cutter
+from transduce.data.plain_text import SIDE, prepare_text, texts_of
+from transduce.data.prepared import Sequences
+from transduce.data.rows import Rows
+from transduce.data.tokenizer import Kind, Side, Tokenizer
+from transduce.data.wordpiece import train_wordpiece
+from transduce.errors import DataError
+from transduce.machine import keep_memory
+from transduce.models.build import build
+from transduce.models.protocol import Model
+from transduce.training.choices import Wishes, steps_of_epochs
+from transduce.training.distributed import Team
+from transduce.training.lock import alone_in
+from transduce.training.objective import Objective
+from transduce.training.optimizer import freeze
+from transduce.training.probe import measure_precision, probe
+from transduce.training.run import SLACK
+from transduce.training.run_folder import RunFolder
+from transduce.training.text_choices import choose, choose_model
+from transduce.training.text_objectives import LanguageModel, MaskedTokens, mask_of
+
+
+@dataclass(frozen=True)
+class TextInputs:
+    """The text, and how it is cut up."""
+
+    train: Sequence[Path]
+    valid: Sequence[Path] = ()
+    tokenizer: Kind | Path = "bpe"  # a kind to train, or a ready-made tokenizer's file
+    vocabulary: int = 8000
+    packed: bool = True  # lines end to end, as one text; else each by itself
+    max_length: int | None = None  # tokens at a time; the model's own if not given
+    hold_out: float = 0.02
+    cased: bool = True
+
+
+class TextRun(RunFolder):
+    """What the runs on text have in common."""
+
+    inputs_made = frozenset({"text", "start", tokenizers.JOINT, tokenizers.SOURCE, tokenizers.TARGET})
+    family: Literal["gpt", "bert"]
+
+    @abstractmethod
+    def objective(self, part: str, config: RunConfig, tokenizer: Tokenizer) -> Objective[Any]:
+        """The data of ``train`` or ``valid``."""
+
+    @abstractmethod
+    def train_tokenizer(self, inputs: TextInputs) -> Side:
+        """From the text."""
+
+    @abstractmethod
+    def write(self, inputs: TextInputs, tokenizer: Tokenizer, model: GptConfig | BertConfig) -> None:
+        """The text as ids, into ``text/train`` and ``text/valid``."""
+
+    def prepare(self, inputs: TextInputs, wishes: Wishes | None = None) -> None:
+        """Write the text as ids, and decide all that was left open."""
+        wishes = wishes or Wishes()
+        self.check_place()
+        for path in (*inputs.train, *inputs.valid):  # one that cannot be used is better known now
+            if next(texts_of([path]), None) is None:
+                raise DataError(f"{path} holds no text", "give a file with lines that are not blank")
+        choose_model(wishes, self.family, 0, inputs.max_length)
+        with alone_in(self.folder):
+            self._prepare(inputs, wishes)
+
+    def _prepare(self, inputs: TextInputs, wishes: Wishes) -> None:
+        shutil.rmtree(self.folder / "start", ignore_errors=True)  # of a preparation that was cut off
+        tokenizer = artifact.load_tokenizer(wishes.start) if wishes.start else self._tokenizer(inputs)
+        # Before the text is cut, only its size in bytes is known: some four to a token.
+        tokens = sum(path.stat().st_size for path in inputs.train) // 4
+        model = self.wished_model(wishes, inputs, tokens)
+        try:
+            with self.console.status("cutting the text into tokens ..."):
+                self.write(inputs, tokenizer, model)
+            tokenizer.save(self.folder)
+        except OSError as error:
+            raise DataError(
+                f"cannot write {self.folder}: {error.strerror}", "check the space and your rights"
+            ) from error
+        tokens = int(self.texts("train").lengths.sum())
+        config = self._decide(wishes, model, tokenizer, tokens)
+        if wishes.start:
+            artifact.save(self.starting_model(wishes.start, config), self.folder / "start", tokenizer)
+        write_toml(config, self.folder / "run.toml")
+        self.console.print(
+            f"{tokens:,} tokens to train on, {int(self.texts('valid').lengths.sum()):,} to validate, "
+            f"a vocabulary of {tokenizer.source.size:,}",
+            highlight=False,
+        )
+
+    def wished_model(self, wishes: Wishes, inputs: TextInputs, tokens: int) -> GptConfig | BertConfig:
+        """The architecture."""
+        return choose_model(wishes, self.family, tokens, inputs.max_length)
+
+    def starting_model(self, start: Path, config: RunConfig) -> Model:
+        """The model to go on from, with the dropouts of this run."""
+        old = artifact.load(start).float()
+        return artifact.assemble(config.model, old.vocabulary, dict(old.named_parameters()))
+
+    def texts(self, part: str) -> Sequences:
+        """The ids of ``train`` or ``valid``."""
+        return Sequences(self.folder / "text" / part, SIDE)
+
+    def open(self) -> tuple[RunConfig, Model, Tokenizer, Objective[Any], Objective[Any]]:
+        """Configuration, new model, tokenizer, training and validation data of a prepared run."""
+        config, tokenizer = read_toml(self.folder / "run.toml"), Tokenizer.load(self.folder)
+        start = self.folder / "start"
+        model = (
+            artifact.load(start)
+            if start.exists()
+            else build(config.model, tokenizer.vocabulary, seed=config.training.seed)
+        )
+        train, valid = (self.objective(part, config, tokenizer) for part in ("train", "valid"))
+        return config, model, tokenizer, train, valid
+
+    def _tokenizer(self, inputs: TextInputs) -> Tokenizer:
+        if isinstance(inputs.tokenizer, Path):
+            side = tokenizers.load_side(inputs.tokenizer)
+        else:
+            with self.console.status("learning the vocabulary ..."):
+                side = self.train_tokenizer(inputs)
+        return Tokenizer(side, side)
+
+    def _decide(
+        self, wishes: Wishes, model: GptConfig | BertConfig, tokenizer: Tokenizer, tokens: int
+    ) -> RunConfig:
+        """What the machine and the amount of text decide: precision, and steps for a time or for epochs."""
+        keep_memory()
+        config = choose(wishes, model, tokens)
+        train, valid = (self.objective(part, config, tokenizer) for part in ("train", "valid"))
+        alone = Team(device=self.team.device)  # the other processes wait
+        precision = config.training.precision
+
+        def trial() -> Model:
+            new = build(config.model, tokenizer.vocabulary, seed=config.training.seed)
+            freeze(new, config.training.freeze)
+            return new
+
+        trial()  # a part that cannot be frozen is better known now
+        if precision == "auto":
+            precision, why = measure_precision(config, trial(), tokenizer, train, alone)
+            self.console.print(f"precision: {why}", highlight=False)
+        steps = steps_of_epochs(train, wishes.epochs) if wishes.epochs else None
+        if wishes.minutes:
+            seconds = 60 * wishes.minutes
+            with self.console.status("measuring the speed ..."):
+                measured = probe(config, trial(), tokenizer, train, valid, alone, min(20.0, 0.05 * seconds))
+            steps = measured.steps_in(SLACK * seconds * self.team.size, config.training.validate_every)
+            self.console.print(f"{wishes.minutes:g} minutes: {steps:,} steps", highlight=False)
+        config = choose(wishes, model, tokens, steps)
+        training = config.training.model_copy(update={"precision": precision})
+        return config.model_copy(update={"training": training})
+
+
+class LanguageModelRun(TextRun):
+    """A GPT that learns to go on with a text. A line begins with ``bos`` and ends with ``eos``."""
+
+    family = "gpt"
+
+    def train_tokenizer(self, inputs: TextInputs) -> Side:
+        """See `TextRun`."""
+        if isinstance(inputs.tokenizer, Path):
+            raise TypeError("a ready-made tokenizer is not trained")
+        return tokenizers.train_side(texts_of(inputs.train), kind=inputs.tokenizer, size=inputs.vocabulary)
+
+    def write(self, inputs: TextInputs, tokenizer: Tokenizer, model: GptConfig | BertConfig) -> None:
+        """See `TextRun`."""
+        special = tokenizer.vocabulary
+        # Where one token both begins and ends, in packed text it stands once between two lines.
+        once = inputs.packed and special.bos == special.eos
+
+        def encode(lines: list[str]) -> Rows:
+            rows = tokenizer.target_rows(lines)
+            return rows if once else rows.started(special.bos)
+
+        prepare_text(
+            self.folder / "text",
+            encode,
+            special.target,
+            lambda: Cutter(model.max_length + 1, overlap=1, packed=inputs.packed),
+            inputs.train,
+            inputs.valid,
+            hold_out=inputs.hold_out,
+            begin=Rows.of([[special.bos]]) if once else None,
+        )
+
+    def objective(self, part: str, config: RunConfig, tokenizer: Tokenizer) -> LanguageModel:
+        """See `TextRun`."""
+        return LanguageModel(self.texts(part), config.training)
+
+
+class MaskedTextRun(TextRun):
+    """A BERT that learns to guess what was masked."""
+
+    family = "bert"
+
+    def train_tokenizer(self, inputs: TextInputs) -> Side:
+        """See `TextRun`."""
+        if inputs.tokenizer != "wordpiece":
+            raise DataError(
+                f"a {inputs.tokenizer} tokenizer has no [MASK]", "choose wordpiece, or give a vocab.txt"
+            )
+        return train_wordpiece(texts_of(inputs.train), size=inputs.vocabulary, cased=inputs.cased)
+
+    def write(self, inputs: TextInputs, tokenizer: Tokenizer, model: GptConfig | BertConfig) -> None:
+        """See `TextRun`."""
+        mask_of(tokenizer)
+        prepare_text(
+            self.folder / "text",
+            tokenizer.source.rows,
+            tokenizer.source.size,
+            lambda: Cutter(model.max_length - 2, packed=inputs.packed),  # [CLS] and [SEP] are to come
+            inputs.train,
+            inputs.valid,
+            hold_out=inputs.hold_out,
+        )
+
+    def objective(self, part: str, config: RunConfig, tokenizer: Tokenizer) -> MaskedTokens:
+        """See `TextRun`."""
+        return MaskedTokens(self.texts(part), config.training, tokenizer)

@@ -1,0 +1,105 @@
+"""``transduce lm train``, ``transduce mlm train`` and ``transduce mlm finetune``, in Python."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+
+from transduce.config import RunConfig, read_toml
+from transduce.errors import DataError
+from transduce.training.choices import Wishes
+from transduce.training.classes_run import ClassesRun
+from transduce.training.distributed import joined
+from transduce.training.text_run import LanguageModelRun, MaskedTextRun, TextInputs, TextRun
+from transduce.training.train import File, Files, kind_or_file, paths_of
+
+What = Literal["lm", "mlm", "classes"]
+RUNS: dict[What, type[TextRun]] = {"lm": LanguageModelRun, "mlm": MaskedTextRun, "classes": ClassesRun}
+COMMANDS: dict[What, str] = {"lm": "lm train", "mlm": "mlm train", "classes": "mlm finetune"}
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """What to train on, and what: the options of the commands."""
+
+    text: Files = None
+    valid: Files = None
+    config: RunConfig | File | None = None
+    preset: str | None = None
+    start: File | None = None  # a model folder to go on from; --from on the command line
+    steps: int | None = None
+    epochs: float | None = None
+    minutes: float | None = None
+    tokenizer: File = "bpe"
+    vocabulary: int = 8000
+    packed: bool = True
+    max_length: int | None = None
+    hold_out: float = 0.02
+    cased: bool = False
+
+    def inputs(self) -> TextInputs:
+        """The text, and how it is cut up."""
+        train = paths_of(self.text)
+        if not train:
+            raise DataError("no files were given", "name them: --text FILE")
+        return TextInputs(
+            train,
+            paths_of(self.valid),
+            tokenizer=kind_or_file(self.tokenizer),
+            vocabulary=self.vocabulary,
+            packed=self.packed,
+            max_length=self.max_length,
+            hold_out=self.hold_out,
+            cased=self.cased,
+        )
+
+    def wishes(self) -> Wishes:
+        """The model, and how long it is trained."""
+        config = self.config
+        return Wishes(
+            config=config if config is None or isinstance(config, RunConfig) else read_toml(Path(config)),
+            preset=self.preset,
+            start=None if self.start is None else Path(self.start).expanduser(),
+            steps=self.steps,
+            epochs=self.epochs,
+            minutes=self.minutes,
+        )
+
+
+def train_text(
+    what: What,
+    out: File,
+    *,
+    resume: bool = False,
+    tensorboard: bool = False,
+    console: Console | None = None,
+    **options: Any,
+) -> bool:
+    """Train on plain text in the run folder ``out``; says whether the run is finished.
+
+    The other options are those of `TextOptions`: ``train_text("lm", "runs/tales", text="tales.txt")``.
+    With ``resume`` a run that is in ``out`` goes on. The trained model is in ``out/final``.
+    """
+    chosen = TextOptions(**options)
+    with joined() as team:
+        run = RUNS[what](Path(out).expanduser(), console or Console(quiet=not team.leads), team)
+        if team.leads:
+            if not (resume and run.is_prepared):
+                run.prepare(chosen.inputs(), chosen.wishes())
+            elif chosen.steps:
+                run.extend(chosen.steps)
+        team.wait()
+        finished = run.train(tensorboard=tensorboard)
+        folder = shlex.quote(str(run.folder))
+        run.console.print(
+            f"the model is in {run.folder / 'final'}; the one with the lowest validation loss in "
+            f"{run.folder / 'best'}"
+            if finished
+            else f"stopped; to go on: transduce {COMMANDS[what]} --resume --out {folder}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+        return finished
