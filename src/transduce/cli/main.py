@@ -4,19 +4,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli import (
-    check,
-    demo,
-    evaluate,
-    inspect,
-    interactive,
-    paper,
-    plan,
-    report,
-    score,
-    train,
-    translate,
-)
+from transduce.cli import commands
 from transduce.cli.errors import run
 
 app = typer.Typer(
@@ -25,17 +13,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("check")(check.check)
-app.command("demo")(demo.demo)
-app.command("evaluate")(evaluate.evaluate)
-app.command("inspect")(inspect.inspect)
-app.command("interactive")(interactive.interactive)
-app.command("paper")(paper.paper)
-app.command("plan")(plan.plan)
-app.command("report")(report.report)
-app.command("score")(score.score)
-app.command("train")(train.train)
-app.command("translate")(translate.translate)
+commands.add_to(app)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,37 @@
+"""``transduce lm train``."""
+
+import sys
+
+import typer
+
+from transduce.cli import options as o
+from transduce.cli import text_options as t
+
+
+def train(
+    context: typer.Context,
+    out: t.Out,
+    text: t.Text = None,
+    valid: t.Valid = None,
+    config: o.Config = None,
+    preset: t.Preset = None,
+    start: t.Start = None,
+    steps: o.Steps = None,
+    epochs: o.Epochs = None,
+    minutes: o.Minutes = None,
+    tokenizer: o.TokenizerName = "bpe",
+    vocabulary: o.VocabularySize = 8000,
+    packed: t.Packed = True,
+    max_length: t.Context = None,
+    hold_out: t.HoldOut = 0.02,
+    tensorboard: t.Tensorboard = False,
+    resume: t.Resume = False,
+) -> None:
+    """Train a language model on plain text.
+
+    Example: transduce lm train --text tales.txt --out runs/tales
+    """
+    from transduce.training.train_text import train_text
+
+    if not train_text("lm", **context.params):
+        sys.exit(130)  # it has said so itself

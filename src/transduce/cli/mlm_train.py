@@ -1,0 +1,42 @@
+"""``transduce mlm train``."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from transduce.cli import options as o
+from transduce.cli import text_options as t
+
+
+def train(
+    context: typer.Context,
+    out: t.Out,
+    text: t.Text = None,
+    valid: t.Valid = None,
+    config: o.Config = None,
+    preset: t.Preset = None,
+    start: t.Start = None,
+    steps: o.Steps = None,
+    epochs: o.Epochs = None,
+    minutes: o.Minutes = None,
+    tokenizer: Annotated[
+        str,
+        typer.Option(metavar="KIND|FILE", help="wordpiece; or BERT's vocab.txt, a tokenizer.json."),
+    ] = "wordpiece",
+    vocabulary: o.VocabularySize = 8000,
+    cased: Annotated[bool, typer.Option("--cased", help="Tell A from a.")] = False,
+    packed: t.Packed = False,
+    max_length: t.Context = None,
+    hold_out: t.HoldOut = 0.02,
+    tensorboard: t.Tensorboard = False,
+    resume: t.Resume = False,
+) -> None:
+    """Train a model of masked text.
+
+    Example: transduce mlm train --text tales.txt --out runs/tales-bert
+    """
+    from transduce.training.train_text import train_text
+
+    if not train_text("mlm", **context.params):
+        sys.exit(130)  # it has said so itself

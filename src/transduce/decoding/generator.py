@@ -1,0 +1,110 @@
+"""A prompt in, texts that go on with it out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transduce import artifact
+from transduce.data.tokenizer import Tokenizer
+from transduce.decoding.beam import beam_search
+from transduce.decoding.hypotheses import Hypothesis
+from transduce.decoding.rules import Rule, min_length, no_repeated_ngram
+from transduce.decoding.sampling import sample
+from transduce.decoding.settings import SearchSettings
+from transduce.errors import ConfigError, DataError
+from transduce.models.protocol import SequenceModel
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A text, prompt included."""
+
+    text: str
+    score: float
+    ids: list[int]  # after the prompt, without the end
+    log_probabilities: list[float]  # an id each, and the end unless it was cut off
+
+
+@dataclass(frozen=True)
+class TextGenerator:
+    """A language model and its tokenizer, and how texts are looked for."""
+
+    model: SequenceModel[Any, Any]
+    tokenizer: Tokenizer
+    settings: SearchSettings
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, *, beam: int | None = None, sample: bool = False, **settings: Any
+    ) -> "TextGenerator":
+        """From a model folder. With a ``beam``, texts are searched for; otherwise they are drawn.
+
+        ``settings`` are those of `SearchSettings`; ``nbest`` is how many texts there are to be.
+        """
+        if beam and sample:
+            raise ConfigError("a beam and drawing at random were asked for", "choose one of them")
+        chosen = SearchSettings(beam=beam or 1, sample=not beam, **settings)
+        return cls(artifact.load_gpt(folder), artifact.load_tokenizer(folder), chosen)
+
+    def generate(self, prompt: str = "", *, lines: int = 1) -> Iterator[list[Generated]]:
+        """Ways to go on with a prompt, to the end of its line; the most likely first.
+
+        Of several ``lines``, each comes after all before it; when the context is full, the earliest are
+        forgotten.
+        """
+        if lines > 1 and self.settings.nbest > 1:
+            raise ConfigError("several texts of several lines were asked for", "choose one of the two")
+        draws = torch.Generator(self.model.device).manual_seed(self.settings.seed)
+        special, most = self.tokenizer.vocabulary, self.model.max_length
+        begin = self._encode(prompt)
+        told: list[int] = []
+        for _ in range(lines):
+            # What is forgotten leaves half of the context for what is to come.
+            room = max(0, (most or len(told)) // 2 - len(begin))
+            ids = [*told[-room:], *begin] if room and told else begin
+            found = self._search(ids, draws)
+            yield [self._read(begin, one) for one in found]
+            line = [*begin, *found[0].tokens, special.eos]
+            # Where one token both begins and ends a line, it stands once between two.
+            told += line[1:] if told and special.bos == special.eos else line
+            if special.bos == special.eos:
+                told.pop()
+            begin = [special.bos]
+
+    def _encode(self, prompt: str) -> list[int]:
+        special, most = self.tokenizer.vocabulary, self.model.max_length
+        ids = [special.bos, *self.tokenizer.target.encode([prompt])[0]]
+        if most is not None and len(ids) > most:
+            raise DataError(
+                f"the prompt is {len(ids)} tokens long, and the model reads {most} at a time", "shorten it"
+            )
+        return ids
+
+    def _search(self, ids: list[int], draws: torch.Generator) -> list[Hypothesis]:
+        settings, most = self.settings, self.model.max_length
+        prompt = torch.tensor([ids], device=self.model.device)
+        # The last token is said and never read.
+        room = None if most is None else most - len(ids) + 1
+        limits = [settings.limit(0, room)]
+        rules: list[Rule] = []
+        if settings.no_repeat_ngram:
+            rules.append(no_repeated_ngram(settings.no_repeat_ngram))
+        if settings.min_length:
+            rules.append(min_length(settings.min_length, self.tokenizer.vocabulary.eos))
+        if settings.sample:
+            (found,) = sample(
+                self.model, prompt, limits, settings.sampling, draws, count=settings.nbest, rules=rules
+            )
+        else:
+            penalty = settings.length_penalty_function()
+            (found,) = beam_search(
+                self.model, prompt, limits, beam=settings.width, penalty=penalty, rules=rules
+            )
+        return found[: settings.nbest]
+
+    def _read(self, begin: list[int], found: Hypothesis) -> Generated:
+        text = self.tokenizer.decode([*begin, *found.tokens])
+        return Generated(text, found.score, found.tokens, found.log_probabilities)

@@ -1,0 +1,150 @@
+"""A model of masked text at work: words for masks, vectors for texts, classes of texts."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from transduce import artifact
+from transduce.config import BertConfig, Vocabulary
+from transduce.data.batching import batches_by_length
+from transduce.data.readable import readable
+from transduce.data.tokenizer import Tokenizer
+from transduce.errors import ConfigError, DataError
+
+Pooling = Literal["mean", "cls", "pooler"]
+LINES = 2000  # that are sorted by length at a time
+TOKENS = 4096  # in a batch: texts × the longest
+
+
+class Guess(NamedTuple):
+    """What may stand in a place."""
+
+    token: str
+    probability: float
+    text: str  # the whole text with it
+
+
+class TextReader(Protocol):
+    """What is needed of a model that reads whole texts."""
+
+    config: BertConfig
+    vocabulary: Vocabulary
+
+    def encode(self, tokens: Tensor) -> Tensor:
+        """(batch, length) → (batch, length, d_model)."""
+        ...
+
+    def guesses(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the output layer reads, its matrix and its bias."""
+        ...
+
+    def pool(self, states: Tensor) -> Tensor:
+        """(batch, length, d_model) → (batch, d_model)."""
+        ...
+
+    def classify(self, states: Tensor) -> Tensor:
+        """(batch, length, d_model) → (batch, classes)."""
+        ...
+
+
+@dataclass(frozen=True)
+class MaskedText:
+    """A model and its tokenizer."""
+
+    model: TextReader
+    tokenizer: Tokenizer
+    warn: Callable[[str], None] = lambda _: None
+
+    @classmethod
+    def load(cls, folder: str | Path, warn: Callable[[str], None] = lambda _: None) -> "MaskedText":
+        """From a model folder."""
+        return cls(artifact.load_bert(folder), artifact.load_tokenizer(folder), warn)
+
+    @torch.inference_mode()
+    def fill(self, text: str, *, count: int = 5) -> list[list[Guess]]:
+        """For each [MASK] of a text, the ``count`` likeliest tokens, each by itself."""
+        special, side = self.model.vocabulary, self.tokenizer.source
+        mask = side.id_of("[MASK]", "<mask>")
+        ids = [special.bos, *side.encode([text])[0], special.eos]
+        places = [place for place, token in enumerate(ids) if token == mask]
+        if mask is None or not places:
+            raise DataError(f"there is no [MASK] in {text!r}", "write one where a word is missing")
+        if len(ids) > self.model.config.max_length:
+            raise DataError(
+                f"the text is {len(ids)} tokens long, and the model reads {self.model.config.max_length}",
+                "shorten it",
+            )
+        states = self.model.encode(torch.tensor([ids]))[0, places]
+        chances = F.linear(*self.model.guesses(states)).softmax(dim=-1)
+        best = chances.topk(min(count, chances.size(1)), dim=1)
+        return [
+            [
+                Guess(readable(side, [token])[0], probability, self._with(ids, place, token))
+                for token, probability in zip(tokens, probabilities, strict=True)
+            ]
+            for place, tokens, probabilities in zip(
+                places, best.indices.tolist(), best.values.tolist(), strict=True
+            )
+        ]
+
+    def _with(self, ids: list[int], place: int, token: int) -> str:
+        """The text with this token there; other masks are still masks."""
+        new = [*ids[1:place], token, *ids[place + 1 : -1]]
+        text: str = self.tokenizer.source.backend.decode(new, skip_special_tokens=False)
+        return text
+
+    def embed(self, lines: Iterable[str], pooling: Pooling = "mean") -> Iterator[npt.NDArray[np.float32]]:
+        """A vector (d_model,) for every line, in order: the mean of its tokens', that of [CLS], or pooled."""
+
+        def vectors(tokens: Tensor) -> Tensor:
+            states = self.model.encode(tokens)
+            if pooling == "pooler":
+                return self.model.pool(states)
+            if pooling == "cls":
+                return states[:, 0]
+            real = (tokens != self.model.vocabulary.pad)[:, :, None]
+            return (states * real).sum(dim=1) / real.sum(dim=1)
+
+        for row in self._rows(lines, vectors):
+            yield row.numpy()
+
+    def classify(self, lines: Iterable[str]) -> Iterator[dict[str, float]]:
+        """For every line, the probabilities of its classes, the likeliest first."""
+        classes = self.model.config.classes
+        if not classes:
+            raise ConfigError("the model tells no classes", "teach it some: transduce mlm finetune")
+        for row in self._rows(lines, lambda tokens: self.model.classify(self.model.encode(tokens))):
+            chances = zip(classes, row.softmax(dim=-1).tolist(), strict=True)
+            yield dict(sorted(chances, key=lambda item: -item[1]))
+
+    def _rows(self, lines: Iterable[str], compute: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
+        """A row of what is computed for every line, in order."""
+        iterator = iter(lines)
+        while chunk := list(islice(iterator, LINES)):
+            texts = self._encode(chunk)
+            found: list[Tensor] = [torch.empty(0)] * len(texts)
+            for batch in batches_by_length([len(ids) for ids in texts], TOKENS):
+                tokens = torch.nn.utils.rnn.pad_sequence(
+                    [torch.tensor(texts[row]) for row in batch],
+                    batch_first=True,
+                    padding_value=self.model.vocabulary.pad,
+                )
+                with torch.inference_mode():
+                    for row, computed in zip(batch, compute(tokens), strict=True):
+                        found[row] = computed
+            yield from found
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        special, most = self.model.vocabulary, self.model.config.max_length - 2
+        rows = self.tokenizer.source.encode(lines)
+        if cut := sum(len(ids) > most for ids in rows):
+            self.warn(f"{cut:,} of {len(rows):,} lines are longer than {most} tokens and were cut")
+        return [[special.bos, *ids[:most], special.eos] for ids in rows]

@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from builders import small_bert, small_gpt
+from transduce.config import TrainingConfig, Vocabulary
+from transduce.data.masking import IGNORED
+from transduce.data.prepared import Pairs, PairWriter, Sequences, SequenceWriter
+from transduce.data.rows import Rows
+from transduce.data.tokenizer import Side, Tokenizer, wordpiece_of
+from transduce.training.text_objectives import LanguageModel, MaskedTokens, TextClasses
+
+TRAINING = TrainingConfig(max_tokens=60, label_smoothing=0.0)
+
+
+def sequences(folder, rows, vocabulary=20):
+    writer = SequenceWriter(folder, "text", vocabulary)
+    writer.write(Rows.of(rows))
+    writer.close()
+    return Sequences(folder, "text")
+
+
+def texts(count=30, first=(), last=()):
+    draw = np.random.default_rng(0)
+    return [[*first, *draw.integers(5, 20, draw.integers(1, 15)).tolist(), *last] for _ in range(count)]
+
+
+def tokenizer():
+    special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
+    side = Side(wordpiece_of([*special, *(chr(97 + n) for n in range(15))], lowercase=True))
+    return Tokenizer(side, side)
+
+
+def test_language_model_is_plain_cross_entropy(tmp_path):
+    rows = texts(first=[1], last=[2])
+    objective, model = LanguageModel(sequences(tmp_path, rows), TRAINING), small_gpt()
+    indices = np.array([3, 0, 7])
+    found = objective.loss(model, indices, epoch=0)
+    wanted = sum(
+        functional.cross_entropy(
+            model(torch.tensor([rows[i][:-1]]))[0], torch.tensor(rows[i][1:]), reduction="sum"
+        )
+        for i in indices
+    )
+    assert found.tokens == sum(len(rows[i]) - 1 for i in indices)
+    assert found.smoothed.item() == pytest.approx(wanted.item(), rel=1e-5)
+    assert found.negative_log_likelihood == pytest.approx(wanted.item(), rel=1e-5)
+    assert objective.blind_loss(model, indices) is None
+
+
+def test_what_begins_a_line_is_not_predicted(tmp_path):
+    packed = sequences(tmp_path, [[1, 5, 2, 1, 6, 2]])
+    assert LanguageModel(packed, TRAINING).loss(small_gpt(), np.array([0]), 0).tokens == 4
+    one = Vocabulary(source=20, target=20, pad=1, bos=1, eos=1)
+    single = sequences(tmp_path / "one", [[1, 5, 1, 6, 1]])
+    assert LanguageModel(single, TRAINING).loss(small_gpt(vocabulary=one), np.array([0]), 0).tokens == 4
+
+
+def test_every_text_is_in_every_epoch_once(tmp_path):
+    objective = LanguageModel(sequences(tmp_path, texts()), TRAINING)
+    for epoch in range(3):
+        steps = objective.steps(epoch)
+        assert sorted(np.concatenate([batch for step in steps for batch in step])) == list(range(30))
+    assert [b.tolist() for s in objective.steps(1) for b in s] == [
+        b.tolist() for s in objective.steps(1) for b in s
+    ]
+
+
+def test_masked_tokens_is_plain_cross_entropy(tmp_path):
+    objective = MaskedTokens(sequences(tmp_path, texts()), TRAINING, tokenizer())
+    model = small_bert()
+    indices = np.array([4, 9])
+    tokens, labels = objective.read(model, indices, epoch=3)
+    assert (tokens[:, 0] == 1).all()
+    found = objective.loss(model, indices, epoch=3)
+    wanted = functional.cross_entropy(
+        model(tokens).transpose(1, 2), labels, ignore_index=IGNORED, reduction="sum"
+    )
+    assert found.smoothed.item() == pytest.approx(wanted.item(), rel=1e-5)
+    assert found.tokens == int((labels != IGNORED).sum()) > 0
+    ours = torch.autograd.grad(found.smoothed, [model.masked_head.bias, model.output.weight])
+    theirs = torch.autograd.grad(wanted, [model.masked_head.bias, model.output.weight])
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+def test_masks_depend_on_seed_epoch_and_text_alone(tmp_path):
+    stored = sequences(tmp_path, texts())
+
+    def read(indices, epoch, seed=1):
+        training = TRAINING.model_copy(update={"seed": seed})
+        objective = MaskedTokens(stored, training, tokenizer())
+        return objective.read(small_bert(), np.array(indices), epoch)[1]
+
+    long = int(np.argmax(stored.lengths))
+    assert torch.equal(read([long], 2), read([long], 2))
+    assert torch.equal(read([long], 2)[0], read([1, long], 2)[1])  # whatever else is in the batch
+    others = [read([long], 3), read([long], 2, seed=2)]
+    assert any(not torch.equal(read([long], 2), other) for other in others)
+
+
+def test_classes_are_plain_cross_entropy(tmp_path):
+    rows = texts()
+    with PairWriter(tmp_path, 20, 3) as writer:
+        writer.write(rows, [[n % 3] for n in range(30)])
+    model = small_bert(pooler=True, masked_head=False, classes=["a", "b", "c"])
+    found = TextClasses(Pairs.open(tmp_path), TRAINING).loss(model, np.array([2, 5, 7]), 0)
+    wanted = sum(
+        functional.cross_entropy(
+            model.classify(model.encode(torch.tensor([[1, *rows[i], 2]]))), torch.tensor([i % 3])
+        )
+        for i in (2, 5, 7)
+    )
+    assert found.smoothed.item() == pytest.approx(wanted.item(), rel=1e-5)
+    assert found.tokens == 3
