@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,7 +22,7 @@ def test_packed_text_is_all_there(rows, size, overlap, at_once):
     text = [id_ for row in rows for id_ in row]
     joined = text[:overlap] + [id_ for block in found for id_ in block[overlap:]]
     assert joined == text if len(text) > overlap else found == []
-    for one, next_one in zip(found, found[1:], strict=False):
+    for one, next_one in pairwise(found):
         assert one[len(one) - overlap :] == next_one[:overlap]
 
 

@@ -1,0 +1,140 @@
+"""``transduce lm`` and ``transduce mlm``, as a user runs them."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+CONFIG = """
+[model]
+family = "{family}"
+layers = 1
+d_model = 16
+d_ff = 16
+heads = 2
+max_length = 16
+[training]
+precision = "float32"
+max_tokens = 256
+"""
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "transduce", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A text, and a model of each kind that has hardly seen it."""
+    folder = tmp_path_factory.mktemp("language")
+    (folder / "text").write_text("".join(f"the cat saw {n} mice\n" for n in range(200)))
+    (folder / "classes.tsv").write_text(
+        "".join(f"the cat saw {n} mice\t{'odd' if n % 2 else 'even'}\n" for n in range(60))
+    )
+    for name, family in (("lm", "gpt"), ("mlm", "bert")):
+        (folder / f"{name}.toml").write_text(CONFIG.format(family=family))
+        options = ["--config", folder / f"{name}.toml", "--steps", 3, "--vocabulary", 300]
+        trained = run(name, "train", "--text", folder / "text", "--out", folder / name, *options)
+        assert trained.returncode == 0, trained.stderr
+        assert "step 3: validation loss" in trained.stdout
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["lm train", "lm generate", "lm perplexity", "mlm train", "mlm fill", "mlm embed", "mlm finetune"]
+    + ["mlm classify"],
+)
+def test_help_has_an_example(command):
+    assert f"Example: transduce {command}" in run(*command.split(), "--help").stdout
+
+
+def test_generate_and_perplexity(place):
+    drawn = run("lm", "generate", place / "lm" / "final", "--prompt", "the cat", "--count", 2, "--top-k", 5)
+    assert drawn.returncode == 0, drawn.stderr
+    assert all(line.startswith("the cat") for line in drawn.stdout.splitlines())
+    searched = run("lm", "generate", place / "lm" / "final", "--beam", 2, "--max-length", 5)
+    assert searched.returncode == 0, searched.stderr
+    measured = run("lm", "perplexity", place / "lm" / "final", "--text", place / "text")
+    assert measured.stdout.startswith("perplexity ")
+    assert "bits a byte" in measured.stdout
+
+
+def test_train_again_resumes_only_if_asked(place):
+    again = run("lm", "train", "--text", place / "text", "--out", place / "lm")
+    assert again.returncode == 2
+    assert "holds a run already, at step 3 of 3; add --resume" in again.stderr
+    resumed = run("lm", "train", "--resume", "--out", place / "lm", "--steps", 4)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "going on from step 3" in resumed.stdout
+
+
+def test_fill_and_embed(place, tmp_path):
+    filled = run("mlm", "fill", place / "mlm" / "final", "The [MASK] saw 3 [MASK].", "--count", 2)
+    assert filled.returncode == 0, filled.stderr
+    rows = [line.split("\t") for line in filled.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2", "2"]
+    assert float(rows[0][1]) >= float(rows[1][1]) > 0
+    lines = "the cat\n\nthe mice\n"
+    embedded = run("mlm", "embed", place / "mlm" / "final", input=lines)
+    vectors = np.array([json.loads(line) for line in embedded.stdout.splitlines()])
+    assert vectors.shape == (3, 16)
+    run("mlm", "embed", place / "mlm" / "final", "--output", tmp_path / "v.npy", input=lines)
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy", allow_pickle=False), vectors, atol=1e-5)
+
+
+def test_finetune_and_classify(place):
+    command = ["mlm", "finetune", "--from", place / "mlm" / "final", "--pairs", place / "classes.tsv"]
+    trained = run(*command, "--out", place / "classes", "--steps", 3)
+    assert trained.returncode == 0, trained.stderr
+    told = run("mlm", "classify", place / "classes" / "final", input="the cat saw 3 mice\nthe mice\n")
+    assert told.returncode == 0, told.stderr
+    assert all(line.split("\t")[0] in ("odd", "even") for line in told.stdout.splitlines())
+    assert told.stdout.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["lm", "train", "--out", "{}/x"], "no files were given"),
+        (["lm", "train", "--text", "{}/nowhere", "--out", "{}/x"], "cannot read {}/nowhere: No such file"),
+        (["lm", "train", "--text", "{}/empty", "--out", "{}/x"], "{}/empty holds no text"),
+        (["mlm", "train", "--text", "{}/empty", "--out", "{}/x"], "{}/empty holds no text"),
+        (["lm", "train", "--text", "{}/broken", "--out", "{}/x"], "{}/broken, line 2: not UTF-8 at byte 1"),
+        (["mlm", "train", "--text", "{}/text", "--tokenizer", "bpe", "--out", "{}/x"], "a bpe tokenizer has"),
+        (["lm", "generate", "{}/lm/final", "--prompt", "cat " * 30], "the prompt is 31 tokens long"),
+        (["lm", "generate", "{}/lm/final", "--beam", "2", "--sample"], "a beam and drawing at random"),
+        (["lm", "generate", "{}/lm/final", "--temperature", "0"], "temperature is 0.0, but must be more"),
+        (["lm", "generate", "{}/mlm/final"], "{}/mlm/final holds a model of family 'bert', not a language"),
+        (["lm", "generate", "{}/lm"], "{}/lm is not a model folder: it has no config.json; did you mean"),
+        (["lm", "perplexity", "{}/lm/final", "--text", "{}/empty"], "{}/empty holds no text"),
+        (["mlm", "fill", "{}/mlm/final", "The cat."], "there is no [MASK] in 'The cat.'"),
+        (["mlm", "fill", "{}/lm/final", "[MASK]"], "{}/lm/final holds a model of family 'gpt', not one of"),
+        (["mlm", "fill", "{}/mlm/final", "[MASK] " * 20], "the text is 22 tokens long"),
+        (["mlm", "embed", "{}/mlm/final", "--input", "{}/text", "--pooling", "pooler"], "has no pooler"),
+        (["mlm", "classify", "{}/mlm/final", "--input", "{}/text"], "the model tells no classes"),
+        (["mlm", "finetune", "--pairs", "{}/classes.tsv", "--out", "{}/x"], "no model to start from"),
+        (
+            ["mlm", "finetune", "--from", "{}/mlm/final", "--pairs", "{}/text", "--out", "{}/x"],
+            "{}/text, line 1: no tab",
+        ),
+        (["translate", "{}/lm/final", "--input", "{}/text"], "family 'gpt', which turns no text into"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(place, arguments, expected):
+    (place / "empty").write_text("\n \n")
+    (place / "broken").write_bytes(b"fine\n\xff\n")
+    result = run(*(argument.replace("{}", str(place)) for argument in arguments))
+    assert result.returncode == 2, result.stdout
+    assert result.stderr.startswith("error: ")
+    assert expected.replace("{}", str(place)) in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (place / "x" / "run.toml").exists()
