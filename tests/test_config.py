@@ -5,6 +5,8 @@ from pydantic import ValidationError
 
 from transduce.config import (
     PRESETS,
+    BertConfig,
+    GptConfig,
     RnnConfig,
     RunConfig,
     TrainingConfig,
@@ -112,7 +114,7 @@ def test_an_empty_file_is_the_base_model(tmp_path):
         ('[model]\nnorm = "middle"', "model.norm = 'middle': input should be 'post' or 'pre'"),
         ("model = [3]", "model = [3]: must be a table, [model]"),
         ('[model]\nfamily = "rnnn"', "model: there is no family 'rnnn'; did you mean 'rnn'?"),
-        ('[model]\nfamily = "zzz"', "model: there is no family 'zzz'; known: transformer, rnn"),
+        ('[model]\nfamily = "zzz"', "model: there is no family 'zzz'; known: transformer, rnn, gpt, bert"),
         ("[model]\nfamily = [3]", "model: there is no family '[3]'"),
         (
             '[model]\nfamily = "rnn"\nd_hiden = 4',
@@ -174,6 +176,7 @@ def test_special_tokens_are_in_the_vocabulary():
     with pytest.raises(ValidationError, match="it would be masked"):
         Vocabulary(source=20, target=20, pad=1, bos=1)
     assert Vocabulary(source=20, target=20, bos=2, eos=2).bos == 2  # fairseq's models start with </s>
+    assert Vocabulary(source=20, target=20, pad=2, bos=2, eos=2).pad == 2  # GPT-2's only special token
 
 
 def test_options_are_added_deliberately():
@@ -232,3 +235,23 @@ def test_options_are_added_deliberately():
         "ema",
     ]
     assert list(Vocabulary.model_fields) == ["source", "target", "pad", "bos", "eos"]
+    assert list(GptConfig.model_fields) == [
+        "family",
+        "layers",
+        "d_model",
+        "d_ff",
+        "heads",
+        "dropout",
+        "attention_dropout",
+        "activation_dropout",
+        "activation",
+        "norm_epsilon",
+        "max_length",
+    ]
+    assert list(BertConfig.model_fields) == [
+        *GptConfig.model_fields,
+        "segments",
+        "masked_head",
+        "pooler",
+        "classes",
+    ]

@@ -50,8 +50,10 @@ def place(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "command",
-    ["lm train", "lm generate", "lm perplexity", "mlm train", "mlm fill", "mlm embed", "mlm finetune"]
-    + ["mlm classify"],
+    [
+        *("lm train", "lm generate", "lm perplexity"),
+        *("mlm train", "mlm fill", "mlm embed", "mlm finetune", "mlm classify"),
+    ],
 )
 def test_help_has_an_example(command):
     assert f"Example: transduce {command}" in run(*command.split(), "--help").stdout

@@ -40,10 +40,11 @@ def text(tmp_path):
     return path
 
 
-def prepared(what, folder, text, console, *, dropout=0.1, **training):
+def prepared(what, folder, text, console, *, dropout=0.1, max_length=24, **training):
     kind, packed = KINDS[what]
     inputs = TextInputs([text], [text], kind, 120, packed=packed, cased=False)
-    model = MODELS[what].model_copy(update={"dropout": dropout, "attention_dropout": dropout})
+    changes = {"dropout": dropout, "attention_dropout": dropout, "max_length": max_length}
+    model = MODELS[what].model_copy(update=changes)
     chosen = {"learning_rate": 5e-3, "max_tokens": 400, "precision": "float32", **training}
     run = RUNS[what](folder, console)
     run.prepare(inputs, Wishes(RunConfig(model=model, training=TrainingConfig(**chosen))))
@@ -76,14 +77,15 @@ def test_interrupted_and_resumed_is_the_same(what, text, tmp_path, quiet, monkey
 
 def test_a_language_model_writes_what_it_read(text, tmp_path, quiet):
     text.write_text("\n".join(SAID[:1] * 100) + "\n")
-    run = prepared("lm", tmp_path / "run", text, quiet, dropout=0.0, steps=80, warmup=10, validate_every=80)
+    plan = {"steps": 150, "warmup": 10, "validate_every": 150, "average": 1}
+    run = prepared("lm", tmp_path / "run", text, quiet, dropout=0.0, max_length=61, **plan)
     assert run.train()
     generator = TextGenerator.load(run.folder / "final", beam=1, extra_length=50)
     lines = list(generator.generate("the c", lines=3))
     assert [found[0].text for found in lines] == SAID[:1] * 3
     assert measure_files(run.folder / "final", [text]).a_token < 1.1
-    with pytest.raises(DataError, match=r"the prompt is \d+ tokens long, and the model reads 24"):
-        next(generator.generate("the cat sat on the mat again and again"))
+    with pytest.raises(DataError, match=r"the prompt is \d+ tokens long, and the model reads 61"):
+        next(generator.generate("the cat sat on the mat " * 3))
     drawn = TextGenerator.load(run.folder / "final", nbest=3, extra_length=50, seed=4)
     assert [one.text for one in next(drawn.generate())] == [one.text for one in next(drawn.generate())]
     with pytest.raises(ConfigError, match="choose one"):

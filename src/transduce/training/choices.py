@@ -57,8 +57,16 @@ class Wishes:
             check_family(self.family)
 
     def limit(self, max_length: int) -> int:
-        """The longest text that the wished model can read, up to ``max_length`` tokens."""
+        """The longest text that the wished model can read, up to ``max_length`` tokens.
+
+        It must be a model that turns one text into another.
+        """
         model = self.model()
+        family = model.family if model else self.family
+        if family not in (None, "transformer", "rnn"):
+            raise ConfigError(
+                f"a model of family {family!r} turns no text into another", "choose a transformer or an rnn"
+            )
         return min(max_length, (model.length_limit if model else None) or max_length)
 
     def model(self) -> ModelConfig | None:
@@ -95,9 +103,7 @@ def choose(wishes: Wishes, pairs: Pairs, *, joint: bool, steps: int | None = Non
     """
     steps = steps or wishes.steps
     model = wishes.model() or _suitable_model(wishes.family, pairs)
-    if not isinstance(model, TransformerConfig | RnnConfig):
-        raise _not_for_pairs(model.family)
-    if not joint and model.share == "all":
+    if not joint and isinstance(model, TransformerConfig | RnnConfig) and model.share == "all":
         model = model.model_copy(update={"share": "target"})
     given = asked(wishes)
     steps = steps or given.get("steps")
@@ -108,17 +114,9 @@ def choose(wishes: Wishes, pairs: Pairs, *, joint: bool, steps: int | None = Non
 
 def _suitable_model(family: str | None, pairs: Pairs) -> ModelConfig:
     few = len(pairs) <= FEW_PAIRS
-    if family not in (None, "transformer", "rnn"):
-        raise _not_for_pairs(family)
     if family == "rnn":
         return PRESETS["rnn"].model if few else RnnConfig()
     return PRESETS["small" if few else "base"].model
-
-
-def _not_for_pairs(family: str) -> ConfigError:
-    return ConfigError(
-        f"a model of family {family!r} turns no text into another", "choose a transformer or an rnn"
-    )
 
 
 def asked(wishes: Wishes) -> dict[str, Any]:
