@@ -1,7 +1,7 @@
 """CMUdict as pairs: ``python prepare.py train.gz dev.gz OUT``.
 
-Writes OUT/train.tsv, OUT/dev.words and OUT/dev.phones. Letters and phones stand between spaces, so that each is
-a token of its own. A word of dev is in no line of train.tsv; its pronunciations, those that train.gz lists
+Writes OUT/train.tsv, OUT/dev.words and OUT/dev.phones. Letters and phones stand between spaces, so that each
+is a token of its own. A word of dev is in no line of train.tsv; its pronunciations, those that train.gz lists
 among them, are all allowed, and stand on one line of dev.phones with tabs between.
 """
 
