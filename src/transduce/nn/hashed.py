@@ -78,7 +78,9 @@ class Places(NamedTuple):
 
     def code(self) -> Tensor:
         """A number for bucket and chunk; i sees the chunk of j if the code of i is that of j, or one more."""
-        return self.bucket * (self.bucket.size(-1) + 2) + self.chunk
+        return (
+            self.bucket * (self.bucket.size(-1) + 2) + self.chunk
+        ).int()  # compared in pairs: small is fast
 
 
 def find_places(bucket: Tensor, chunk_size: int) -> Places:
@@ -187,7 +189,7 @@ class HashedSelfAttention(MultiHeadAttention):
         if self.rotary is not None:
             query = self.rotary(query, start)
         if cache is None:
-            return self.join(self._within_chunks(query, value, seen, record))
+            return self.join(self.attend_within_chunks(query, value, seen, record))
         if not self.causal or mask is not None or record is not None:
             raise ValueError("a cache is for causal attention, without mask and record")
         query, value = cache.append(KeyValue(query, value))
@@ -195,7 +197,7 @@ class HashedSelfAttention(MultiHeadAttention):
         last = visible(places, self.causal, start=start)
         return self.join(shared_attention(query, value, last, start=start).values)
 
-    def _within_chunks(
+    def attend_within_chunks(
         self, query: Tensor, value: Tensor, seen: Tensor | None, record: list[Tensor] | None
     ) -> Tensor:
         """(batch, heads, length, d_k) and (batch, heads, length, d_v) → (batch, heads, length, d_v)."""
@@ -227,7 +229,7 @@ class HashedSelfAttention(MultiHeadAttention):
         code = chunks.spread(places.code().transpose(2, 3))  # (batch, heads, rounds, chunks, slots, rounds)
         key_code = with_previous(code, 4, 0)
         rounds = range(chunks.rounds)
-        often = torch.stack([_meet(code[..., r], key_code[..., r]) for r in rounds]).sum(dim=0)
+        often = sum((_meet(code[..., r], key_code[..., r]) for r in rounds), torch.zeros(1, device=at.device))
         # That of a slot itself is of the round that put it there.
         own = [_meet(code[:, :, r, ..., r], key_code[:, :, r, ..., r]) for r in rounds]
         allowed = torch.stack(own, dim=2)
@@ -236,6 +238,7 @@ class HashedSelfAttention(MultiHeadAttention):
         else:
             there = F.pad(seen, (0, 1))[:, None].expand(-1, heads, -1)  # False where there is no position
             allowed = allowed & there.gather(2, key_at.flatten(2)).view_as(key_at)
+        query_at, key_at = query_at.int(), key_at.int()
         if self.causal:
             allowed = allowed & (key_at <= query_at)
         return allowed, query_at == key_at, often.clamp(min=1)

@@ -53,16 +53,19 @@ class LowRankSelfAttention(SelfAttention):
             raise ValueError(f"{length} positions, but only {most} were learned (max_length)")
         seen = key_mask(mask)
         query, key, value = self.project(x)
-        if seen is not None:  # what is hidden has no part in any mixture
-            hidden = ~seen[:, None, :, None]
-            key, value = key.masked_fill(hidden, 0), value.masked_fill(hidden, 0)
         weights: list[Tensor] | None = None if record is None else []
-        mixed_keys = self.key_projection[:, :length] @ key  # (batch, heads, rank, d_k)
-        mixed_values = self.value_projection[:, :length] @ value
-        found = self.mix(query, mixed_keys, mixed_values, None, weights)
+        found = self.mix(query, *self.mixtures(key, value, seen), None, weights)
         if record is not None and weights is not None:
             record.append(self.shares(weights[0], seen))
         return self.join(found)
+
+    def mixtures(self, key: Tensor, value: Tensor, seen: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """EK and FV: (batch, heads, length, d) → (batch, heads, rank, d); ``seen`` (batch, length)."""
+        if seen is not None:  # what is hidden has no part in any of them
+            hidden = ~seen[:, None, :, None]
+            key, value = key.masked_fill(hidden, 0), value.masked_fill(hidden, 0)
+        length = key.size(2)
+        return self.key_projection[:, :length] @ key, self.value_projection[:, :length] @ value
 
     def shares(self, weights: Tensor, seen: Tensor | None) -> Tensor:
         """How much of a value is in the result: |P F|, its rows scaled to 1; P (batch, heads, query, rank).
