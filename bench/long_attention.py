@@ -4,16 +4,16 @@ python bench/long_attention.py --quick    # seconds: does it work?
 python bench/long_attention.py            # 256 to 4096 positions, some minutes
 
 Kinds take turns, and times are medians. Memory is measured in a process of its own for each kind and length:
-how far its peak rises above what it held just before.
+how far its peak rises above what it held just before. That needs Linux.
 """
 
 import argparse
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -55,10 +55,13 @@ def seconds(length: int, rounds: int) -> dict[str, float]:
     return {kind: statistics.median(taken) for kind, taken in times.items()}
 
 
-def peak() -> int:
-    """Bytes that this process has held at once."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+def held(what: str) -> int:
+    """Bytes of memory that this process holds (VmRSS), or has held at once (VmHWM), as Linux tells.
+
+    Not `resource.getrusage`: there a new process begins with the peak of the one that started it.
+    """
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(what))
 
 
 def megabytes(kind: str, length: int) -> float:
@@ -71,9 +74,10 @@ def print_one(kind: str, length: int) -> None:
     """For `megabytes`: a short sequence first, so that what torch sets up once is not counted."""
     torch.set_num_threads(1)
     make(kind, 2 * CHUNK)()
-    run, before = make(kind, length), peak()
+    run, before = make(kind, length), held("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget the peak so far
     run()
-    print((peak() - before) / 2**20)
+    print((held("VmHWM") - before) / 2**20)
 
 
 def main() -> None:
@@ -87,9 +91,9 @@ def main() -> None:
         return
     lengths, rounds = (QUICK, 2) if arguments.quick else (LENGTHS, arguments.rounds)
     print(
-        f"d_model {D_MODEL}, {HEADS} heads; radius {RADIUS} and 1 global token; rank {RANK}; {BUCKETS} buckets, "
-        f"{ROUNDS} rounds, chunks of {CHUNK}\ntorch {torch.__version__}, {torch.get_num_threads()} thread(s), "
-        f"medians of {rounds}\n"
+        f"d_model {D_MODEL}, {HEADS} heads; radius {RADIUS} and 1 global token; rank {RANK}; "
+        f"{BUCKETS} buckets, {ROUNDS} rounds, chunks of {CHUNK}\n"
+        f"torch {torch.__version__}, {torch.get_num_threads()} thread(s), medians of {rounds}\n"
     )
     print("| positions | kind | ms | full / it | MB |\n|---|---|---|---|---|")
     for length in lengths:

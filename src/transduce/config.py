@@ -302,7 +302,10 @@ def validate(kind: type[SettingsT], data: object, *, where: str) -> SettingsT:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        problem, remedy = _explain(kind, error.errors(include_url=False)[0])
+        # A key that is out of place says more than a value that is: families share the names of some keys.
+        found = error.errors(include_url=False)
+        unknown = [one for one in found if one["type"] == "extra_forbidden"]
+        problem, remedy = _explain(kind, (unknown or found)[0])
         raise ConfigError(f"{where}: {problem}", remedy) from None
 
 

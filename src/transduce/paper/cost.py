@@ -92,7 +92,7 @@ TABLE_1 = (
 # What section 4 leaves to future work: the name of each is that of the paper it is from.
 LATER = (
     LayerType("window and global tokens (Longformer)", window, "(r + g)·n·d", (1, 1), "O(1)", 0),
-    LayerType("low-rank self-attention (Linformer)", low_rank, "k·n·d", (1, 1), "O(1)", 0),
+    LayerType("low-rank self-attention (Linformer)", low_rank, "rank·n·d", (1, 1), "O(1)", 0),
     LayerType("hashed self-attention (Reformer)", hashed, "c·n·d", (1, 1), "O(1)", 0),
 )
 

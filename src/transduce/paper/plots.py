@@ -125,7 +125,7 @@ def _layer_costs(axes: "Axes") -> None:
         xlabel="length n",
         ylabel="multiplications, counted",
         title=f"Table 1: cost of a layer (d = {width}, k = {KERNEL}, r = {2 * RADIUS + 1}),\n"
-        f"and of later kinds (g = {GLOBAL_TOKENS}, k = {RANK}, c = {CHUNK})",
+        f"and of later kinds (g = {GLOBAL_TOKENS}, rank {RANK}, c = {CHUNK})",
     )
     axes.legend(fontsize="small")
     axes.grid(alpha=0.3)
