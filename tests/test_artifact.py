@@ -27,11 +27,14 @@ TOKENIZER = train(["abc"], ["def"], kind="char")
     norm=st.sampled_from(["post", "pre"]),
     positions=st.sampled_from(["sinusoidal", "learned", "rotary", "none"]),
     activation=st.sampled_from(["relu", "gelu", "swiglu"]),
+    attention=st.sampled_from(["full", "window", "low_rank", "hashed"]),
 )
 @settings(max_examples=20)
-def test_saved_is_loaded(share, norm, positions, activation, tmp_path_factory):
+def test_saved_is_loaded(share, norm, positions, activation, attention, tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved") / "model"
-    model = small_model(share=share, norm=norm, positions=positions, activation=activation)
+    model = small_model(
+        share=share, norm=norm, positions=positions, activation=activation, attention=attention, hash_chunk=2
+    )
     artifact.save(model, folder)
     loaded = artifact.load(folder)
     assert (loaded.config, loaded.vocabulary) == (model.config, model.vocabulary)
@@ -72,6 +75,28 @@ def test_a_folder_from_before_there_were_families(folder):
     path = folder / "model.safetensors"
     save_file(load_file(path), path, {"transduce": json.dumps(config)})
     assert torch.equal(artifact.load(folder).output.weight, small_model().output.weight)
+
+
+def test_a_folder_from_before_attention_could_be_chosen(folder):
+    """It has full attention; the new keys are not in its header."""
+    config = json.loads((folder / "config.json").read_text())
+    for key in (
+        "attention",
+        "window_radius",
+        "global_tokens",
+        "rank",
+        "hash_buckets",
+        "hash_rounds",
+        "hash_chunk",
+    ):
+        del config["model"][key]
+    (folder / "config.json").write_text(json.dumps(config))
+    path = folder / "model.safetensors"
+    save_file(load_file(path), path, {"transduce": json.dumps(config)})
+    source, target = random_tokens(2, 5), random_tokens(2, 6, seed=1)
+    loaded = artifact.load(folder)
+    assert loaded.config == small_model().config
+    assert torch.equal(loaded(source, target), small_model()(source, target))
 
 
 @pytest.mark.parametrize(("share", "matrices"), [("all", 1), ("target", 2), ("none", 3)])
@@ -244,6 +269,10 @@ def test_weights_that_do_not_fit(folder):
         (
             {"model__activation": "gelu"},
             "says model.activation = 'gelu', but the weights were saved with 'relu'",
+        ),
+        (
+            {"model__attention": "window"},
+            "says model.attention = 'window', but the weights were saved with 'full'",
         ),
         ({"model__norm": "pre"}, "says model.norm = 'pre', but the weights were saved with 'post'"),
         ({"vocabulary__pad": 3}, "says vocabulary.pad = 3, but the weights were saved with 0"),

@@ -42,6 +42,9 @@ transformers = st.builds(
     norm_epsilon=st.floats(1e-12, 1e-3),
     positions=st.sampled_from(["sinusoidal", "learned", "rotary", "none"]),
     share=st.sampled_from(["all", "target", "none"]),
+    attention=st.sampled_from(["full", "window", "low_rank", "hashed"]),
+    global_tokens=st.integers(0, 9),
+    hash_buckets=st.sampled_from([1, 2, 64]),
 )
 runs = st.builds(
     RunConfig,
@@ -112,6 +115,9 @@ def test_an_empty_file_is_the_base_model(tmp_path):
         ("[model]\nheads = 7", "model: d_model 512 does not divide into 7 heads: give d_k and d_v"),
         ('[model]\npositions = "rotary"\nd_k = 1', "model: rotary positions turn pairs"),
         ('[model]\nnorm = "middle"', "model.norm = 'middle': input should be 'post' or 'pre'"),
+        ('[model]\nattention = "hashed"\nhash_buckets = 3', "model: hash_buckets must be even, or 1, not 3"),
+        ('[model]\nattention = "additive"', "model.attention = 'additive': input should be 'full', 'window'"),
+        ("[model]\nwindow_radius = 0", "model.window_radius = 0: input should be greater than or equal to 1"),
         ("model = [3]", "model = [3]: must be a table, [model]"),
         ('[model]\nfamily = "rnnn"', "model: there is no family 'rnnn'; did you mean 'rnn'?"),
         ('[model]\nfamily = "zzz"', "model: there is no family 'zzz'; known: transformer, rnn, gpt, bert"),
@@ -199,6 +205,13 @@ def test_options_are_added_deliberately():
         "positions",
         "max_length",
         "share",
+        "attention",
+        "window_radius",
+        "global_tokens",
+        "rank",
+        "hash_buckets",
+        "hash_rounds",
+        "hash_chunk",
     ]
     assert list(RnnConfig.model_fields) == [
         "family",

@@ -67,8 +67,15 @@ class TransformerConfig(Settings):
     norm: Literal["post", "pre"] = "post"
     norm_epsilon: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
-    max_length: Count = 1024  # of learned positions; the others have no end
+    max_length: Count = 1024  # of learned positions and of low-rank attention; the others have no end
     share: Literal["all", "target", "none"] = "all"  # which of source, target and output share one matrix
+    attention: Literal["full", "window", "low_rank", "hashed"] = "full"  # of a sequence to itself
+    window_radius: Count = 128  # window: positions on either side
+    global_tokens: Id = 0  # window: the first positions, which see all and are seen by all
+    rank: Count = 128  # low_rank: mixtures of positions
+    hash_buckets: Count = 16  # hashed: an even number, or 1
+    hash_rounds: Count = 2  # hashed: how often, each time by other directions
+    hash_chunk: Count = 64  # hashed: positions of a bucket that are looked at together
 
     @model_validator(mode="after")
     def _check(self) -> "TransformerConfig":
@@ -78,19 +85,23 @@ class TransformerConfig(Settings):
             )
         if self.positions == "rotary" and (self.d_k or self.d_model // self.heads) < 2:
             raise ValueError("rotary positions turn pairs of dimensions: d_k must be at least 2")
+        if self.hash_buckets > 1 and self.hash_buckets % 2:
+            raise ValueError(f"hash_buckets must be even, or 1, not {self.hash_buckets}")
         return self
 
     @property
     def length_limit(self) -> int | None:
         """The longest text it can read, in tokens; ``None`` if there is no such limit."""
-        return self.max_length if self.positions == "learned" else None
+        limited = self.positions == "learned" or self.attention == "low_rank"
+        return self.max_length if limited else None
 
     @property
     def summary(self) -> str:
         """Its sizes, in a line."""
+        attention = "" if self.attention == "full" else f", {self.attention.replace('_', '-')} attention"
         return (
             f"{self.encoder_layers}+{self.decoder_layers} layers, d_model {self.d_model}, "
-            f"d_ff {self.d_ff}, {self.heads} heads"
+            f"d_ff {self.d_ff}, {self.heads} heads{attention}"
         )
 
 
@@ -382,7 +393,10 @@ def validate(kind: type[SettingsT], data: object, *, where: str) -> SettingsT:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        problem, remedy = _explain(kind, error.errors(include_url=False)[0])
+        # A key that is out of place says more than a value that is: families share the names of some keys.
+        found = error.errors(include_url=False)
+        unknown = [one for one in found if one["type"] == "extra_forbidden"]
+        problem, remedy = _explain(kind, (unknown or found)[0])
         raise ConfigError(f"{where}: {problem}", remedy) from None
 
 

@@ -3,10 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.decoding.beam import _closed_up, _settle
-from transduce.decoding.candidates import choose_best
-from transduce.decoding.hypotheses import Beams
-
-NO_BEAMS = Beams.start(torch.zeros(1, 1, dtype=torch.long), covering=False)
+from transduce.decoding.candidates import best_of
 
 
 @given(
@@ -25,7 +22,7 @@ def test_the_best_by_blocks_are_the_best(sentences, width, vocabulary, count, fo
     offsets = 3 * torch.randn(sentences, width, generator=generator)
     everything = (scores + offsets[:, :, None]).flatten(1)
     count = min(count, everything.size(1))
-    found = choose_best(scores, offsets, NO_BEAMS, count)
+    found = best_of(scores, offsets, count)
     expected = everything.topk(count, dim=1)
     torch.testing.assert_close(found.sums, expected.values)
     places = found.parents * vocabulary + found.tokens

@@ -199,6 +199,8 @@ def refusal(kind, *arguments, **options):
 
 
 def test_what_it_cannot_do_is_refused(tmp_path):
+    near = refusal(ConfigError, small_model(attention="window"), tmp_path / "out")
+    assert "CTranslate2 has full attention, but the model has attention = 'window'" in near
     unequal = refusal(ConfigError, small_model(d_k=8, d_v=4), tmp_path / "out")
     assert "one size a head, but the model has d_k = 8 and d_v = 4" in unequal
     unknown = refusal(ConfigError, small_model(), tmp_path / "out", quantization="int4")

@@ -115,6 +115,7 @@ def test_it_survives_their_disk(options, tmp_path):
         ({"positions": "rotary"}, "positions = 'rotary'"),
         ({"activation": "swiglu"}, "activation = 'swiglu'"),
         ({"norm_epsilon": 1e-6}, "norm_epsilon = 1e-06"),
+        ({"attention": "window"}, "Marian has full attention, but the model has attention = 'window'"),
         ({"d_k": 8}, "d_k = 8"),
         ({"d_v": 8}, "d_v = 8"),
     ],

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from builders import small_model
+from transduce.errors import ConfigError
 from transduce.interop.torch_nn import export_stacks, import_stacks
 
 
@@ -103,6 +104,11 @@ def test_every_tensor_of_ours_is_exported():
     model = small_model(norm="pre")
     count = sum(p.numel() for stack in (model.encoder, model.decoder) for p in stack.parameters())
     assert sum(tensor.numel() for tensor in export_stacks(model).values()) == count
+
+
+def test_other_attention_is_refused():
+    with pytest.raises(ConfigError, match="has full attention, but the model has attention = 'hashed'"):
+        export_stacks(small_model(attention="hashed"))
 
 
 def test_unequal_models_are_refused():

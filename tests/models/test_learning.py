@@ -75,6 +75,24 @@ def test_a_tiny_model_learns(task, variant):
 
 
 @pytest.mark.parametrize(
+    "variant",
+    [
+        {"attention": "window", "window_radius": 2, "global_tokens": 1},
+        {"attention": "hashed", "hash_buckets": 2, "hash_rounds": 1, "hash_chunk": 4},
+        {"attention": "low_rank", "rank": 6, "max_length": 16},
+    ],
+    ids=lambda variant: variant["attention"],
+)
+def test_a_tiny_model_learns_with_other_attention(variant):
+    config = TransformerConfig(
+        encoder_layers=1, decoder_layers=1, d_model=64, d_ff=128, heads=2, dropout=0.0, norm="pre", **variant
+    )
+    model = build(config, Vocabulary(source=TOKENS, target=TOKENS), seed=0)
+    assert accuracy(model.eval(), "copy") < 0.2
+    assert accuracy(train(model.train(), "copy", steps=300, peak=5e-3), "copy") > 0.97
+
+
+@pytest.mark.parametrize(
     ("task", "variant"),
     [
         ("reverse", {"attention": "additive", "cell": "lstm"}),

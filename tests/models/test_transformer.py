@@ -8,7 +8,11 @@ from transduce.config import PRESETS, TransformerConfig, Vocabulary, preset
 from transduce.errors import ConfigError
 from transduce.models.build import build
 from transduce.models.transformer import Transformer
+from transduce.nn.attention import EncoderDecoderAttention, SelfAttention
 from transduce.nn.dropout import Dropout, use_generator
+from transduce.nn.hashed import HashedSelfAttention
+from transduce.nn.low_rank import LowRankSelfAttention
+from transduce.nn.restricted import Window, WindowSelfAttention
 from transduce.paper.parameters import LIKE_BASE, MILLIONS, count_parameters
 
 TRANSFORMERS = {name: c for name, c in PRESETS.items() if isinstance(c.model, TransformerConfig)}
@@ -20,6 +24,12 @@ variants = st.fixed_dictionaries(
         "share": st.sampled_from(["all", "target", "none"]),
         "d_k": st.sampled_from([None, 3, 8]),
         "d_v": st.sampled_from([None, 2, 5]),
+        "attention": st.sampled_from(["full", "window", "low_rank", "hashed"]),
+        "window_radius": st.integers(1, 4),
+        "global_tokens": st.integers(0, 2),
+        "rank": st.integers(1, 9),
+        "hash_buckets": st.sampled_from([2, 4]),
+        "hash_chunk": st.integers(1, 4),
         "seed": st.integers(0, 5),
     }
 )
@@ -189,6 +199,48 @@ def test_attention_weights_of_every_layer_and_head():
         torch.testing.assert_close(w.sum(-1), torch.ones(w.shape[:-1]))
     assert all((w[0, :, :, 4:] == 0).all() for w in (*weights.encoder, *weights.encoder_decoder))
     assert all((w.triu(1) == 0).all() for w in weights.decoder)
+
+
+@pytest.mark.parametrize("attention", ["window", "low_rank", "hashed"])
+def test_attention_weights_of_the_variants_have_the_same_shapes(attention):
+    model = small_model(attention=attention, window_radius=1, rank=3, hash_buckets=2, hash_chunk=2)
+    source, target = random_tokens(2, 6), random_tokens(2, 4, seed=1)
+    source[0, 4:] = 0
+    weights = model.attention(source, target)
+    assert [tuple(w.shape) for w in weights.encoder] == [(2, 4, 6, 6)] * 2
+    assert [tuple(w.shape) for w in weights.decoder] == [(2, 4, 4, 4)] * 2
+    real = [weights.encoder[0][0, :, :4], weights.encoder[1][1], *weights.decoder]
+    for w in real:
+        torch.testing.assert_close(w.sum(-1), torch.ones(w.shape[:-1]))
+    assert (weights.encoder[0][0, :, :, 4:] == 0).all()
+    assert all((w.triu(1) == 0).all() for w in weights.decoder)
+
+
+def test_each_attention_is_where_its_name_says():
+    for name, encoder, decoder in (
+        ("full", SelfAttention, SelfAttention),
+        ("window", WindowSelfAttention, WindowSelfAttention),
+        ("low_rank", LowRankSelfAttention, SelfAttention),
+        ("hashed", HashedSelfAttention, HashedSelfAttention),
+    ):
+        model = small_model(attention=name, window_radius=3, global_tokens=1, rank=5, max_length=99)
+        for layer in model.encoder.layers:
+            assert type(layer.self_attention) is encoder
+        for layer in model.decoder.layers:
+            assert type(layer.self_attention) is decoder
+            assert type(layer.memory_attention) is EncoderDecoderAttention
+        assert model.max_length == (99 if name == "low_rank" else None)
+        if name == "window":
+            stacks = model.encoder.layers[0].self_attention, model.decoder.layers[0].self_attention
+            assert [one.window for one in stacks] == [Window(3, 1, False), Window(3, 1, True)]
+
+
+def test_a_window_of_a_few_positions_is_another_model_than_a_full_one():
+    source, target = random_tokens(2, 12), random_tokens(2, 12, seed=1)
+    wide, near = small_model(attention="window"), small_model(attention="window", window_radius=2)
+    full = small_model()
+    torch.testing.assert_close(wide(source, target), full(source, target), atol=1e-5, rtol=0)
+    assert (near(source, target) - full(source, target)).abs().max() > 0.01
 
 
 def test_sinusoids_go_past_the_length_seen():

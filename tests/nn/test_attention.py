@@ -14,7 +14,6 @@ from transduce.nn.attention import (
     scaled_dot_product_attention,
 )
 from transduce.nn.masks import causal_mask
-from transduce.nn.restricted import restricted_attention
 
 # What rounding does to sums of a few dozen terms in each type.
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
@@ -184,20 +183,6 @@ def test_attention_dropout_only_in_training():
     assert not torch.equal(attention(x), attention(x))
     attention.eval()
     assert torch.equal(attention(x), attention(x))
-
-
-@given(length=st.integers(1, 12), radius=st.integers(0, 14), d_v=st.integers(1, 5))
-def test_restricted_attention_is_full_attention_seen_through_a_window(length, radius, d_v):
-    query, key = torch.randn(2, length, 4), torch.randn(2, length, 4)
-    value = torch.randn(2, length, d_v)
-    position = torch.arange(length)
-    window = (position[:, None] - position).abs() <= radius
-    full = scaled_dot_product_attention(query, key, value, window)
-    near = restricted_attention(query, key, value, radius)
-    torch.testing.assert_close(near.values, full.values)
-    for i in range(length):
-        for j in range(max(0, i - radius), min(length, i + radius + 1)):
-            torch.testing.assert_close(near.weights[:, i, j - i + radius], full.weights[:, i, j])
 
 
 def test_under_autocast_on_the_cpu_the_core_stays_float32():

@@ -34,7 +34,10 @@ def test_help_shows_every_command_and_imports_no_torch():
         text=True,
         check=True,
     )
-    for command in ("check", "demo", "inspect", "paper", "plan", "report", "train", "translate"):
+    for command in (
+        *("check", "demo", "evaluate", "inspect", "interactive", "paper"),
+        *("plan", "report", "score", "train", "translate"),
+    ):
         assert f"  {command}  " in result.stdout
     assert "Example:" in result.stdout
     imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
@@ -42,7 +45,7 @@ def test_help_shows_every_command_and_imports_no_torch():
     assert "torch" not in imported
 
 
-@pytest.mark.parametrize("command", ["check", "demo", "inspect", "paper", "train"])
+@pytest.mark.parametrize("command", ["check", "demo", "interactive", "paper", "train", "translate"])
 def test_help_of_a_command_has_an_example(command):
     assert f"Example: transduce {command}" in run(command, "--help").stdout
 

@@ -50,7 +50,7 @@ def pairs(tmp_path):
     return Pairs.open(tmp_path / "data")
 
 
-def trainer(tmp_path, pairs, objective=None, **training):
+def trainer(tmp_path, pairs, objective=None, model=None, **training):
     settings = {
         "steps": 6,
         "warmup": 2,
@@ -59,12 +59,38 @@ def trainer(tmp_path, pairs, objective=None, **training):
         "validate_every": 2,
         **training,
     }
-    config = RunConfig(model=small_config(), training=TrainingConfig(**settings))
+    config = RunConfig(model=model or small_config(), training=TrainingConfig(**settings))
     model = build(config.model, Vocabulary(source=TOKENS, target=TOKENS), seed=0)
     data = SequenceToSequence(pairs, config.training)
     folder = tmp_path / "run"
     folder.mkdir(parents=True, exist_ok=True)
     return Trainer(folder, config, model, TOKENIZER, objective or data, data, Silent())
+
+
+@pytest.mark.parametrize("attention", ["window", "low_rank", "hashed"])
+def test_a_resumed_run_hashes_as_it_would_have(attention, tmp_path, pairs):
+    """With any attention, a run in two pieces ends with the weights of one in one piece, to the bit."""
+    model = small_config(
+        attention=attention, window_radius=2, rank=4, hash_buckets=4, hash_chunk=2, dropout=0.1
+    )
+    whole = trainer(tmp_path / "whole", pairs, model=model, steps=6)
+    whole.run()
+    first = trainer(tmp_path / "parts", pairs, model=model, steps=6)
+    steps = 0
+
+    def stop_after_three(*_):
+        nonlocal steps
+        steps += 1
+        first.stop_requested = steps == 3
+
+    first.optimizer.register_step_post_hook(stop_after_three)
+    first.run()
+    assert first.progress.step < 6
+    second = trainer(tmp_path / "parts", pairs, model=model, steps=6)
+    second.resume()
+    second.run()
+    for one, other in zip(whole.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_a_run_leaves_what_it_should(tmp_path, pairs):

@@ -48,15 +48,13 @@ def beam_search(
     while search.beams.sentences:
         beams = search.beams
         seen: list[Tensor] | None = [] if coverage else None
-        scores = model.step(last, state, seen).float()
-        scores = scores.view(*beams.sums.shape, -1)
-        offsets = beams.sums - scores.logsumexp(dim=-1)
+        scores = model.step(last, state, seen).float().log_softmax(dim=-1).view(*beams.sums.shape, -1)
         if seen and beams.coverage is not None:
             beams.coverage += torch.stack(seen).mean(dim=(0, 2)).view_as(beams.coverage)
         for rule in forbid:
             rule(scores, beams)
         wanted = min(2 * beam, scores[0].numel())  # each hypothesis ends in one way: enough of these do not
-        chosen = choose(scores, offsets, beams, wanted)
+        chosen = choose(scores, beams, wanted)
         rows = search.extend(chosen, tracer)
         last = search.beams.tokens[:, :, -1].flatten()
         state.select(rows)

@@ -44,7 +44,7 @@ class Constraints:
         """Whether a target of this sentence has all its phrases."""
         return not progress(said, self.phrases[sentence])[1]
 
-    def __call__(self, scores: Tensor, offsets: Tensor, beams: Beams, count: int) -> Candidates:
+    def __call__(self, scores: Tensor, beams: Beams, count: int) -> Candidates:
         """See `Chooser`."""
         said = beams.tokens.tolist()
         further = []
@@ -59,10 +59,10 @@ class Constraints:
             further.append(
                 [(beam, token) for beam, tokens in enumerate(wanted) for token in {*tokens, *own[beam]}]
             )
-        best = choose_best(scores, offsets, beams, count)
+        best = choose_best(scores, beams, count)
         sums, parents, tokens = zip(
             *(
-                zip(*self._allot(row, scores, offsets, beams, best, said, further[row]), strict=True)
+                zip(*self._allot(row, scores, beams, best, said, further[row]), strict=True)
                 for row in range(len(said))
             ),
             strict=True,
@@ -77,7 +77,6 @@ class Constraints:
         self,
         row: int,
         scores: Tensor,
-        offsets: Tensor,
         beams: Beams,
         best: Candidates,
         said: list[list[list[int]]],
@@ -91,7 +90,7 @@ class Constraints:
         if not phrases:
             return ways
         also = [
-            (float(scores[row, beam, token] + offsets[row, beam]), beam, token) for beam, token in further
+            (float(scores[row, beam, token] + beams.sums[row, beam]), beam, token) for beam, token in further
         ]
         degrees: dict[int, list[tuple[float, int, int]]] = {}
         for total, beam, token in {*ways, *also}:

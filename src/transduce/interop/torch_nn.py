@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
+from transduce.errors import ConfigError
 from transduce.interop.tables import Row, export_rows, import_rows
 from transduce.models.transformer import Transformer
 
@@ -41,6 +42,11 @@ def import_stacks(model: Transformer, state: Mapping[str, Tensor]) -> None:
 def _table(model: Transformer) -> Iterator[Row]:
     """For every tensor of the stacks."""
     config = model.config
+    if config.attention != "full":
+        raise ConfigError(
+            f"torch.nn.Transformer has full attention, but the model has attention = {config.attention!r}",
+            "give a model with full attention",
+        )
     for stack, count, layer in (
         ("encoder", config.encoder_layers, _ENCODER_LAYER),
         ("decoder", config.decoder_layers, _DECODER_LAYER),

@@ -1,7 +1,8 @@
 """The Transformer: Figure 1, assembled (sections 3.1 and 3.4)."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -9,15 +10,18 @@ from torch import Tensor, nn
 from transduce.config import TransformerConfig, Vocabulary
 from transduce.errors import ConfigError
 from transduce.models.protocol import AttentionWeights, Model
-from transduce.nn.attention import EncoderDecoderAttention, SelfAttention
+from transduce.nn.attention import EncoderDecoderAttention, MultiHeadAttention, SelfAttention
 from transduce.nn.decoder import Decoder, DecoderLayer
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
 from transduce.nn.encoder import Encoder, EncoderLayer
 from transduce.nn.feed_forward import FeedForward
+from transduce.nn.hashed import HashedSelfAttention
+from transduce.nn.low_rank import LowRankSelfAttention
 from transduce.nn.masks import causal_mask, padding_mask
 from transduce.nn.positional import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions
 from transduce.nn.residual import Residual
+from transduce.nn.restricted import Window, WindowSelfAttention
 from transduce.nn.state import DecoderState
 
 
@@ -76,7 +80,9 @@ class Transformer(Model):
         """Read the target, (batch, target), with the source in view → (batch, target, d_model)."""
         if len(target) != len(memory.states):
             raise ValueError(f"{len(memory.states)} sources, but {len(target)} targets")
-        mask = causal_mask(target.size(1), device=target.device) & padding_mask(target, self.vocabulary.pad)
+        mask = padding_mask(target, self.vocabulary.pad)
+        if self.config.attention in ("full", "low_rank"):  # the others keep to the past by themselves
+            mask = causal_mask(target.size(1), device=target.device) & mask
         x = self.dropout(self.target_positions(self.target_embedding(target)))
         decoded: Tensor = self.decoder(
             x,
@@ -123,7 +129,7 @@ class Transformer(Model):
     @property
     def max_length(self) -> int | None:
         """The longest source or target it can read; ``None`` if there is no such limit."""
-        return self.config.max_length if self.config.positions == "learned" else None
+        return self.config.length_limit
 
 
 def _positions(config: TransformerConfig) -> nn.Module:
@@ -134,6 +140,35 @@ def _positions(config: TransformerConfig) -> nn.Module:
     return NoPositions()
 
 
+def _self_attention(
+    config: TransformerConfig, rotary: RotaryPositions | None, *, causal: bool
+) -> Callable[[], MultiHeadAttention]:
+    """Makes one, of the encoder or of the decoder (causal)."""
+    sizes: dict[str, Any] = {
+        "d_model": config.d_model,
+        "heads": config.heads,
+        "d_k": config.d_k,
+        "d_v": config.d_v,
+        "dropout": config.attention_dropout,
+        "rotary": rotary,
+    }
+    if config.attention == "window":
+        window = Window(config.window_radius, config.global_tokens, causal)
+        return partial(WindowSelfAttention, window=window, **sizes)
+    if config.attention == "hashed":
+        return partial(
+            HashedSelfAttention,
+            buckets=config.hash_buckets,
+            rounds=config.hash_rounds,
+            chunk=config.hash_chunk,
+            causal=causal,
+            **sizes,
+        )
+    if config.attention == "low_rank" and not causal:  # a decoder cannot have it
+        return partial(LowRankSelfAttention, rank=config.rank, max_length=config.max_length, **sizes)
+    return partial(SelfAttention, **sizes)
+
+
 def _stacks(config: TransformerConfig) -> tuple[Encoder, Decoder]:
     width, eps = config.d_model, config.norm_epsilon
     residual = partial(Residual, width, norm=config.norm, dropout=config.dropout, eps=eps)
@@ -141,15 +176,8 @@ def _stacks(config: TransformerConfig) -> tuple[Encoder, Decoder]:
         FeedForward, width, config.d_ff, activation=config.activation, dropout=config.activation_dropout
     )
     rotary = RotaryPositions(config.d_k or width // config.heads) if config.positions == "rotary" else None
-    self_attention = partial(
-        SelfAttention,
-        width,
-        config.heads,
-        d_k=config.d_k,
-        d_v=config.d_v,
-        dropout=config.attention_dropout,
-        rotary=rotary,
-    )
+    own = _self_attention(config, rotary, causal=False)
+    masked = _self_attention(config, rotary, causal=True)
     memory_attention = partial(
         EncoderDecoderAttention,
         width,
@@ -163,12 +191,12 @@ def _stacks(config: TransformerConfig) -> tuple[Encoder, Decoder]:
         return nn.LayerNorm(width, eps=eps) if config.norm == "pre" else None
 
     encoder = Encoder(
-        [EncoderLayer(self_attention(), feed_forward(), residual) for _ in range(config.encoder_layers)],
+        [EncoderLayer(own(), feed_forward(), residual) for _ in range(config.encoder_layers)],
         final_norm(),
     )
     decoder = Decoder(
         [
-            DecoderLayer(self_attention(), memory_attention(), feed_forward(), residual)
+            DecoderLayer(masked(), memory_attention(), feed_forward(), residual)
             for _ in range(config.decoder_layers)
         ],
         final_norm(),

@@ -164,16 +164,25 @@ class MultiHeadAttention(nn.Module):
 
         The weights, (batch, heads, query, key), are appended to ``record`` if there is one.
         """
+        return self.join(self.mix(query, key, value, mask, record))
+
+    def mix(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, record: list[Tensor] | None
+    ) -> Tensor:
+        """The same, but the heads stay apart: (batch, heads, query, d_v)."""
         drops = self.training and self.dropout.p > 0
         if record is None and not drops and not _few(query):
-            values = fast_attention(query, key, value, mask)
-        else:
-            weights = scaled_dot_product_attention(query, key, value, mask).weights
-            if record is not None:
-                record.append(weights)
-            values = self.dropout(weights) @ value
-        mixed: Tensor = self.output(values.transpose(1, 2).flatten(-2))
+            return fast_attention(query, key, value, mask)
+        weights = scaled_dot_product_attention(query, key, value, mask).weights
+        if record is not None:
+            record.append(weights)
+        mixed: Tensor = self.dropout(weights) @ value
         return mixed
+
+    def join(self, values: Tensor) -> Tensor:
+        """``Concat(head_1 … head_h) W^O``: (batch, heads, query, d_v) → (batch, query, d_model)."""
+        joined: Tensor = self.output(values.transpose(1, 2).flatten(-2))
+        return joined
 
 
 class SelfAttention(MultiHeadAttention):
@@ -203,14 +212,18 @@ class SelfAttention(MultiHeadAttention):
         record: list[Tensor] | None = None,
     ) -> Tensor:
         """(batch, length, d_model) → the same; with a cache, x continues what the cache holds."""
-        parts = torch.split(self.query_key_value(x), self.widths, dim=-1)
-        query, key, value = (self.split(part) for part in parts)
-        if self.rotary is not None:
-            start = 0 if cache is None else cache.length
-            query, key = self.rotary(query, start), self.rotary(key, start)
+        query, key, value = self.project(x, 0 if cache is None else cache.length)
         if cache is not None:
             key, value = cache.append(KeyValue(key, value))
         return self.attend(query, key, value, mask, record)
+
+    def project(self, x: Tensor, start: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys, values of x, whose first position is ``start``: (batch, heads, length, d) each."""
+        parts = torch.split(self.query_key_value(x), self.widths, dim=-1)
+        query, key, value = (self.split(part) for part in parts)
+        if self.rotary is not None:
+            query, key = self.rotary(query, start), self.rotary(key, start)
+        return query, key, value
 
 
 class EncoderDecoderAttention(MultiHeadAttention):

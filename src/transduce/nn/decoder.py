@@ -5,7 +5,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from transduce.nn.attention import EncoderDecoderAttention, SelfAttention
+from transduce.nn.attention import EncoderDecoderAttention, MultiHeadAttention
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.residual import Residual
 from transduce.nn.state import DecoderState, KeyValue, KeyValueCache
@@ -16,7 +16,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(
         self,
-        self_attention: SelfAttention,
+        self_attention: MultiHeadAttention,
         memory_attention: EncoderDecoderAttention,
         feed_forward: FeedForward,
         residual: Callable[[], Residual],

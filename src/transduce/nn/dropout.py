@@ -6,7 +6,13 @@ from torch import Tensor, nn
 _LEVELS = 1 << 16
 
 
-class Dropout(nn.Module):
+class Random(nn.Module):
+    """A module that draws random numbers: from ``generator``, or from torch's default one if ``None``."""
+
+    generator: torch.Generator | None = None
+
+
+class Dropout(Random):
     """Zero each element with probability p and scale the rest, so that the mean stays.
 
     ``torch.nn.Dropout`` on the CPU draws one Bernoulli variable an element. Here each 64-bit
@@ -53,7 +59,7 @@ class Dropout(nn.Module):
 
 
 def use_generator(module: nn.Module, generator: torch.Generator | None) -> None:
-    """Let every `Dropout` inside ``module`` draw from ``generator``."""
+    """Let all of ``module`` that draws random numbers draw them from ``generator``."""
     for child in module.modules():
-        if isinstance(child, Dropout):
+        if isinstance(child, Random):
             child.generator = generator

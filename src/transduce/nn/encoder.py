@@ -8,7 +8,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from transduce.nn.attention import SelfAttention
+from transduce.nn.attention import MultiHeadAttention
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.residual import Residual
 from transduce.nn.state import KeyValueCache
@@ -18,7 +18,7 @@ class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
     def __init__(
-        self, self_attention: SelfAttention, feed_forward: FeedForward, residual: Callable[[], Residual]
+        self, self_attention: MultiHeadAttention, feed_forward: FeedForward, residual: Callable[[], Residual]
     ) -> None:
         super().__init__()
         self.self_attention, self.around_self_attention = self_attention, residual()

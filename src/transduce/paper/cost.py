@@ -1,4 +1,4 @@
-"""Table 1, counted: operations, sequential operations and path lengths of four kinds of layer."""
+"""Table 1, counted: operations, sequential operations and path lengths of its layers; and later kinds."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -9,11 +9,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.nn.attention import scaled_dot_product_attention
-from transduce.nn.restricted import restricted_attention
+from transduce.nn.hashed import HashedSelfAttention
+from transduce.nn.low_rank import LowRankSelfAttention
+from transduce.nn.restricted import Window, restricted_attention, window_attention
 from transduce.paper.claim import Claim
 from transduce.paper.counting import count_multiplications, layers_to_connect, longest_chain
 
 KERNEL, RADIUS = 3, 4
+GLOBAL_TOKENS, RANK, BUCKETS, ROUNDS, CHUNK = 2, 16, 4, 2, 8
 
 
 def self_attention(x: Tensor) -> Tensor:
@@ -46,6 +49,26 @@ def restricted(x: Tensor, radius: int = RADIUS) -> Tensor:
     return restricted_attention(x, x, x, radius).values
 
 
+def window(x: Tensor) -> Tensor:
+    """A neighbourhood and the first positions, in blocks: (n, d) → (n, d)."""
+    x = x[None, None]
+    return window_attention(x, x, x, Window(RADIUS, GLOBAL_TOKENS))[0, 0]
+
+
+def low_rank(x: Tensor) -> Tensor:
+    """RANK mixtures of the positions: (n, d) → (n, d)."""
+    layer = LowRankSelfAttention(x.size(-1), 1, rank=RANK, max_length=len(x))
+    x = x[None, None]
+    return scaled_dot_product_attention(x, *layer.mixtures(x, x)).values[0, 0]
+
+
+def hashed(x: Tensor) -> Tensor:
+    """The bucket's chunk and the one before it, hashing included: (n, d) → (n, d)."""
+    layer = HashedSelfAttention(x.size(-1), 1, buckets=BUCKETS, rounds=ROUNDS, chunk=CHUNK)
+    x = x[None, None]
+    return layer.attend_within_chunks(x, x, None, None)[0, 0]
+
+
 @dataclass(frozen=True)
 class LayerType:
     """A row of Table 1: what the paper says of it, and how to run one."""
@@ -66,6 +89,14 @@ TABLE_1 = (
 )
 
 
+# What section 4 leaves to future work: the name of each is that of the paper it is from.
+LATER = (
+    LayerType("window and global tokens (Longformer)", window, "(r + g)·n·d", (1, 1), "O(1)", 0),
+    LayerType("low-rank self-attention (Linformer)", low_rank, "rank·n·d", (1, 1), "O(1)", 0),
+    LayerType("hashed self-attention (Reformer)", hashed, "c·n·d", (1, 1), "O(1)", 0),
+)
+
+
 def cost(run: Callable[[Tensor], Tensor], n: int, d: int) -> int:
     """Multiplications of one layer over n positions of width d."""
     return count_multiplications(lambda: run(torch.randn(n, d)))
@@ -77,6 +108,8 @@ def claims() -> Iterator[Claim]:
         yield _growth(layer)
     yield _kernel_and_neighbourhood()
     yield _crossover()
+    for layer in LATER:  # long enough that buckets which are not full do not matter
+        yield _growth(layer, n=2048, section="after 4")
     for layer in TABLE_1:
         yield _sequential_operations(layer)
     yield from _path_lengths()
@@ -87,13 +120,13 @@ def _exponent(small: float, large: float) -> float:
     return math.log2(large / small)
 
 
-def _growth(layer: LayerType, n: int = 128, d: int = 64) -> Claim:
+def _growth(layer: LayerType, n: int = 128, d: int = 64, section: str = "Table 1") -> Claim:
     here = cost(layer.run, n, d)
     in_n = _exponent(here, cost(layer.run, 2 * n, d))
     in_d = _exponent(here, cost(layer.run, n, 2 * d))
     off = max(abs(in_n - layer.exponents[0]), abs(in_d - layer.exponents[1]))
     return Claim(
-        "Table 1",
+        section,
         f"cost of {layer.name}",
         layer.complexity,
         f"n^{in_n:.2f} · d^{in_d:.2f}",

@@ -9,7 +9,7 @@ import torch
 from transduce.errors import TransduceError, require_matplotlib
 from transduce.nn.masks import causal_mask, padding_mask
 from transduce.nn.positional import sinusoids
-from transduce.paper.cost import KERNEL, RADIUS, TABLE_1, cost
+from transduce.paper.cost import CHUNK, GLOBAL_TOKENS, KERNEL, LATER, RADIUS, RANK, TABLE_1, cost
 from transduce.paper.positions import distances
 from transduce.training.schedule import paper_schedule
 
@@ -109,14 +109,25 @@ def _layer_costs(axes: "Axes") -> None:
     for layer, marker in zip(TABLE_1, "osD^", strict=True):
         counted = [cost(layer.run, n, width) for n in lengths]
         axes.loglog(lengths, counted, marker=marker, base=2, label=f"{layer.name}: {layer.complexity}")
+    for layer, marker in zip(LATER, "v<>", strict=True):
+        counted = [cost(layer.run, n, width) for n in lengths]
+        axes.loglog(
+            lengths,
+            counted,
+            marker=marker,
+            linestyle="--",
+            base=2,
+            label=f"{layer.name}: {layer.complexity}",
+        )
     axes.axvline(width, color="gray", linestyle=":")
     axes.text(width * 1.05, axes.get_ylim()[0] * 1.5, "n = d", color="gray")
     axes.set(
         xlabel="length n",
         ylabel="multiplications, counted",
-        title=f"Table 1: cost of a layer (d = {width}, k = {KERNEL}, r = {2 * RADIUS + 1})",
+        title=f"Table 1: cost of a layer (d = {width}, k = {KERNEL}, r = {2 * RADIUS + 1}),\n"
+        f"and of later kinds (g = {GLOBAL_TOKENS}, rank {RANK}, c = {CHUNK})",
     )
-    axes.legend()
+    axes.legend(fontsize="small")
     axes.grid(alpha=0.3)
 
 
@@ -126,5 +137,5 @@ _PLOTS: dict[str, tuple[tuple[float, float], Callable[["Axes"], None]]] = {
     "position-distances": ((6, 5), _position_distances),
     "learning-rate": ((7, 4), _learning_rate),
     "target-mask": ((5, 5), _target_mask),
-    "layer-costs": ((7, 5), _layer_costs),
+    "layer-costs": ((8, 6.5), _layer_costs),
 }

@@ -1,0 +1,108 @@
+"""Self-attention for long sequences: time and peak memory of each kind, forward and backward.
+
+python bench/long_attention.py --quick    # seconds: does it work?
+python bench/long_attention.py            # 256 to 4096 positions, some minutes
+
+Kinds take turns, and times are medians. Memory is measured in a process of its own for each kind and length:
+how far its peak rises above what it held just before. That needs Linux.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from transduce.nn.attention import MultiHeadAttention, SelfAttention
+from transduce.nn.hashed import HashedSelfAttention
+from transduce.nn.low_rank import LowRankSelfAttention
+from transduce.nn.restricted import Window, WindowSelfAttention
+
+LENGTHS, QUICK = (256, 512, 1024, 2048, 4096), (256, 512)
+D_MODEL, HEADS = 256, 4
+RADIUS, RANK, BUCKETS, ROUNDS, CHUNK = 64, 128, 16, 2, 64
+
+KINDS: dict[str, Callable[[int], MultiHeadAttention]] = {
+    "full": lambda n: SelfAttention(D_MODEL, HEADS),
+    "full, weights held": lambda n: SelfAttention(D_MODEL, HEADS, dropout=0.1),
+    "window": lambda n: WindowSelfAttention(D_MODEL, HEADS, window=Window(RADIUS, 1)),
+    "low_rank": lambda n: LowRankSelfAttention(D_MODEL, HEADS, rank=RANK, max_length=n),
+    "hashed": lambda n: HashedSelfAttention(D_MODEL, HEADS, buckets=BUCKETS, rounds=ROUNDS, chunk=CHUNK),
+}
+
+
+def make(kind: str, length: int) -> Callable[[], None]:
+    """A pass forward and backward over one sequence."""
+    layer, x = KINDS[kind](length).train(), torch.randn(1, length, D_MODEL, requires_grad=True)
+    return lambda: layer(x).sum().backward()
+
+
+def seconds(length: int, rounds: int) -> dict[str, float]:
+    """Median of each kind; they take turns, so that all see the same weather."""
+    runs = {kind: make(kind, length) for kind in KINDS}
+    times: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for run in runs.values():
+        run()
+    for _ in range(rounds):
+        for kind, run in runs.items():
+            begin = time.perf_counter()
+            run()
+            times[kind].append(time.perf_counter() - begin)
+    return {kind: statistics.median(taken) for kind, taken in times.items()}
+
+
+def held(what: str) -> int:
+    """Bytes of memory that this process holds (VmRSS), or has held at once (VmHWM), as Linux tells.
+
+    Not `resource.getrusage`: there a new process begins with the peak of the one that started it.
+    """
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(what))
+
+
+def megabytes(kind: str, length: int) -> float:
+    """Of one pass, in a process of its own."""
+    command = [sys.executable, __file__, "--one", kind, str(length)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def print_one(kind: str, length: int) -> None:
+    """For `megabytes`: a short sequence first, so that what torch sets up once is not counted."""
+    torch.set_num_threads(1)
+    make(kind, 2 * CHUNK)()
+    run, before = make(kind, length), held("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget the peak so far
+    run()
+    print((held("VmHWM") - before) / 2**20)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="short sequences, few rounds")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--one", nargs=2, metavar=("KIND", "LENGTH"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print_one(arguments.one[0], int(arguments.one[1]))
+        return
+    lengths, rounds = (QUICK, 2) if arguments.quick else (LENGTHS, arguments.rounds)
+    print(
+        f"d_model {D_MODEL}, {HEADS} heads; radius {RADIUS} and 1 global token; rank {RANK}; "
+        f"{BUCKETS} buckets, {ROUNDS} rounds, chunks of {CHUNK}\n"
+        f"torch {torch.__version__}, {torch.get_num_threads()} thread(s), medians of {rounds}\n"
+    )
+    print("| positions | kind | ms | full / it | MB |\n|---|---|---|---|---|")
+    for length in lengths:
+        found = seconds(length, rounds)
+        for kind, taken in found.items():
+            ratio = found["full"] / taken
+            memory = megabytes(kind, length)
+            print(f"| {length} | {kind} | {1000 * taken:.1f} | {ratio:.2f} | {memory:.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""``transduce translate`` and ``interactive``, as a user runs them."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+import transduce
+from builders import small_config
+from transduce.data.tokenizer import train
+from transduce.models.build import build
+
+TOKENIZER = train(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
+COMMAND = [sys.executable, "-m", "transduce"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    transduce.save(build(small_config(), TOKENIZER.vocabulary, seed=1), folder / "model", TOKENIZER)
+    transduce.save(build(small_config(), TOKENIZER.vocabulary, seed=2), folder / "other", TOKENIZER)
+    (folder / "in").write_text("the fox\n\nlazy\n")
+    return folder
+
+
+def run(*arguments, **options):
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--nbest", 2, "--format", "json"],
+        ["--beam", 6, "--diverse-groups", 3, "--diversity", 1, "--coverage-penalty", 0.2],
+        ["--sample", "--temperature", 0.7, "--top-k", 5, "--top-p", 0.9, "--seed", 3],
+        ["--constraint", "dog", "--prefix", "the", "--max-length", 20, "--min-length", 4],
+        ["--no-repeat-ngram", 2, "--penalty", "plain", "--precision", "int8"],
+    ],
+)
+def test_a_line_out_for_every_line_in(folder, options):
+    done = run("translate", folder / "model", "--input", folder / "in", "--extra-length", 12, *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.split("\n")
+    assert len(lines) == 4
+    if "json" in options:
+        found = [json.loads(line) for line in lines[:3]]
+        assert [len(one["candidates"]) for one in found] == [2, 0, 2]
+        best = found[0]["candidates"][0]
+        assert len(best["alignment"]) == len(best["tokens"]) == len(best["ids"])
+    else:
+        assert lines[1] == ""
+    if "--constraint" in options:
+        assert all("dog" in line and line.startswith("the") for line in (lines[0], lines[2]))
+
+
+def test_several_models(folder):
+    done = run("translate", folder / "model", folder / "other", input="the fox\n")
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1)
+
+
+def test_a_stream_is_translated_as_it_comes(folder):
+    command = [*COMMAND, "translate", str(folder / "model"), "--extra-length", "3"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for line in ("the fox\n", "\n", "lazy\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert process.stdout.readline().endswith("\n")  # before the next one is sent
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--top-k", 3], "temperature, top_k and top_p are for drawing at random; add --sample"),
+        (["--beam", 0], "beam"),
+        (["--input", "nowhere"], "cannot read nowhere"),
+        (["--glossary", "nowhere"], "cannot read nowhere"),
+        (["--precision", "int4"], "int4"),
+        (["--output", "nowhere/out"], "cannot write nowhere/out"),
+    ],
+)
+def test_mistakes_end_with_one_line(folder, options, said):
+    done = run("translate", folder / "model", "--input", folder / "in", *options)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_file_is_not_its_own_translation(folder):
+    done = run("translate", folder / "model", "--input", folder / "in", "--output", folder / "in")
+    assert (done.returncode, "choose another --output" in done.stderr) == (2, True)
+    assert (folder / "in").read_text() == "the fox\n\nlazy\n"
+
+
+def test_broken_text_is_named_and_what_came_before_is_there(folder, tmp_path):
+    (tmp_path / "broken").write_bytes(b"the fox\n" * 2001 + b"\xff\n")
+    command = ["--input", tmp_path / "broken", "--output", tmp_path / "out", "--beam", 1, "--max-length", 2]
+    done = run("translate", folder / "model", *command)
+    assert (done.returncode, "broken, line 2,002: not UTF-8 at byte 1" in done.stderr) == (2, True)
+    assert (tmp_path / "out").read_text().count("\n") == 2000
+
+
+def test_a_conversation(folder):
+    """On a terminal: the translation, alternatives, and a picture of the attention."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "interactive", str(folder / "model")],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "COLUMNS": "100", "TERM": "dumb"},
+    )
+    os.close(follower)
+    shown = ""
+
+    def until(words):
+        nonlocal shown
+        end = time.monotonic() + 60
+        while words not in shown and time.monotonic() < end:
+            shown += os.read(leader, 4096).decode(errors="replace")
+        assert words in shown
+
+    until("> ")
+    os.write(leader, b"the fox\n")
+    until("</s>")
+    until("\n> ")  # it asks for the next line
+    os.write(leader, b"\x04")
+    assert process.wait(timeout=60) == 0
+    os.close(leader)
+
+
+def test_the_picture():
+    from rich.console import Console
+
+    from transduce.decoding.interactive import picture
+
+    attention = torch.tensor([[0.9, 0.1], [0.0, 1.0]])
+    console = Console(width=60, record=True, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
+    console.print(picture(attention, ["the", "</s>"], ["der", "Hund"], 60))
+    shown = console.export_text().splitlines()
+    assert any("the" in line and "</s>" in line for line in shown)
+    assert "█" in next(line for line in shown if "der" in line)
+    narrow = picture(attention, ["the", "</s>"], ["der", "Hund"], 10)
+    assert str(narrow) == "der ← the   Hund ← </s>"
