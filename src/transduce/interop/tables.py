@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from transduce.models.transformer import Transformer
+from transduce.models.protocol import Model
 
 
 class Row(NamedTuple):
@@ -16,7 +16,7 @@ class Row(NamedTuple):
     ours: list[str]
 
 
-def export_rows(model: Transformer, rows: Iterable[Row]) -> dict[str, Tensor]:
+def export_rows(model: Model, rows: Iterable[Row]) -> dict[str, Tensor]:
     """Their tensors, filled with ours."""
     ours = dict(model.named_parameters())
     found: dict[str, Tensor] = {}
@@ -26,7 +26,7 @@ def export_rows(model: Transformer, rows: Iterable[Row]) -> dict[str, Tensor]:
     return found
 
 
-def import_rows(model: Transformer, rows: Iterable[Row], state: Mapping[str, Tensor]) -> None:
+def import_rows(model: Model, rows: Iterable[Row], state: Mapping[str, Tensor]) -> None:
     """Copy their tensors into the model; nothing is copied unless all of them fit, and none is left over."""
     rows = list(rows)
     if unequal := {name for row in rows for name in row.theirs} ^ set(state):
