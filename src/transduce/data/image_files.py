@@ -121,8 +121,8 @@ def _as_channels(image: Pixels, channels: int, path: Path) -> Pixels:
     if image.shape[2] == 1 and channels == 3:
         return np.repeat(image, 3, axis=2)
     if channels == 1:
-        grey = image @ np.array([299, 587, 114]) / 1000  # as Pillow weighs them
-        return np.rint(grey).astype(np.uint8)[..., None]
+        grey: Pixels = np.rint(image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)  # as Pillow does
+        return grey[..., None]
     raise DataError(
         f"{path} has {image.shape[2]} channels, but {channels} are wanted", "files can give 1 or 3"
     )

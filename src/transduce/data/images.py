@@ -62,6 +62,11 @@ class Images:
             )
         return Images(self.pixels, self.labels, classes)
 
+    def with_classes(self, classes: list[str]) -> "Images":
+        """The same with the classes of this list: by their names, or, if they are mere numbers, in order."""
+        numbers = [str(number) for number in range(len(self.classes))]
+        return self.named(classes) if self.classes == numbers else self.renumbered(classes)
+
     def renumbered(self, classes: list[str]) -> "Images":
         """The same with classes numbered as in this list, which must have all of them."""
         if unknown := [name for name in self.classes if name not in classes]:

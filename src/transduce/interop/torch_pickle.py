@@ -2,7 +2,7 @@
 
 Such a file is a pickle: a small program, which may call any function. Here the program is read instruction
 by instruction (`pickletools` takes it apart and never runs it) by a machine that knows containers, numbers,
-text and tensors. The few names it understands are listed in `_BUILDERS`; a call of any other is refused,
+text and tensors. The few names it understands are listed in `_Machine.build`; a call of any other is refused,
 or, where a file holds such an object beside its weights, leaves an `Unknown` in its place.
 """
 
@@ -39,7 +39,7 @@ _REMEDY = "give a file that holds weights alone (a state dict), or convert it to
 _TOO_MANY = 1 << 40  # bytes of a tensor: what a broken file may ask for
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """What the file wants is not done."""
 
 
@@ -90,7 +90,7 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
 def _reading(path: Path) -> Iterator[None]:
     try:
         yield
-    except _Refused as error:
+    except _RefusedError as error:
         raise ArtifactError(f"{path} {error}", _REMEDY) from None
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {error.strerror or error}", "check the path") from error
@@ -114,7 +114,7 @@ def _read_zip(archive: zipfile.ZipFile, strict: bool) -> Any:
     (program,) = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
     root = program.removesuffix("data.pkl")
     if f"{root}byteorder" in archive.namelist() and archive.read(f"{root}byteorder") != b"little":
-        raise _Refused("has its bytes in the order of another machine")
+        raise _RefusedError("has its bytes in the order of another machine")
     rows: dict[str, Tensor] = {}
 
     def numbers(storage: _Storage) -> Tensor:
@@ -140,7 +140,7 @@ def _read_legacy(file: IO[bytes], strict: bool) -> Any:
         raise ValueError("it does not begin as one")
     _version, system = machine.run(file), machine.run(file)
     if not system.get("little_endian", True):
-        raise _Refused("has its bytes in the order of another machine")
+        raise _RefusedError("has its bytes in the order of another machine")
     found, keys = machine.run(file), machine.run(file)
     for key in keys:
         (size,) = struct.unpack("<q", file.read(8))
@@ -196,7 +196,7 @@ class _Machine:
             elif name in _ACTIONS:
                 _ACTIONS[name](self, argument)
             elif name not in _NOTHING:
-                raise _Refused(f"has an instruction {name}, which weights do not need")
+                raise _RefusedError(f"has an instruction {name}, which weights do not need")
         raise ValueError("it ends too soon")
 
     def since_mark(self) -> list[Any]:
@@ -218,7 +218,7 @@ class _Machine:
     def build(self, name: Any, arguments: Any) -> Any:
         """The one place where something is made: containers and tensors, by this list."""
         if not isinstance(name, _Name) or not isinstance(arguments, tuple):
-            raise _Refused("calls what is no function")
+            raise _RefusedError("calls what is no function")
         if name == "torch._utils _rebuild_tensor_v2":
             return _tensor(self.numbers, arguments)
         if name == "torch._utils _rebuild_parameter":
@@ -228,7 +228,7 @@ class _Machine:
         if name == "argparse Namespace":
             return {}
         if self.strict:
-            raise _Refused(f"wants to call {name.replace(' ', '.')}, which is no weight")
+            raise _RefusedError(f"wants to call {name.replace(' ', '.')}, which is no weight")
         return Unknown(name.replace(" ", "."))
 
     def set_state(self, _: Any) -> None:
@@ -241,7 +241,7 @@ class _Machine:
         """BINPERSID: ("storage", kind, key, device, numbers, …)."""
         what, kind, key, _device, size = self.stack.pop()[:5]
         if what != "storage" or kind not in _KINDS or not isinstance(size, int) or size < 0:
-            raise _Refused(f"has numbers of an unknown kind, {kind}")
+            raise _RefusedError(f"has numbers of an unknown kind, {kind}")
         self.stack.append(_Storage(_KINDS[kind], str(key), size))
 
     def name(self, _: Any) -> None:
@@ -249,9 +249,15 @@ class _Machine:
         module, name = self.stack[-2:]
         self.stack[-2:] = [_Name(f"{module} {name}")]
 
+    def append(self, items: list[Any]) -> None:
+        """To the list below them."""
+        if not isinstance(self.stack[-1], Unknown):
+            self.stack[-1].extend(items)
+
     def set_items(self, flat: list[Any]) -> None:
         """Keys and values in turn, into the dictionary below them."""
-        self.stack[-1].update(zip(flat[::2], flat[1::2], strict=True))
+        if not isinstance(self.stack[-1], Unknown):
+            self.stack[-1].update(zip(flat[::2], flat[1::2], strict=True))
 
     def put(self, place: int) -> None:
         """Remember the top of the stack."""
@@ -283,11 +289,9 @@ _ACTIONS: dict[str, Callable[[_Machine, Any], Any]] = {
     "TUPLE2": lambda m, _: m.tuple_of(2),
     "TUPLE3": lambda m, _: m.tuple_of(3),
     "LIST": lambda m, _: m.stack.append(m.since_mark()),
-    "DICT": lambda m, _: (m.stack.append({}), m.set_items(m.since_mark())),
-    "APPEND": lambda m, _: (last := m.stack.pop(), m.stack[-1].append(last)),
-    "APPENDS": lambda m, _: (taken := m.since_mark(), m.stack[-1].extend(taken)),
-    "ADDITEMS": lambda m, _: (taken := m.since_mark(), m.stack[-1].update(taken)),
-    "SETITEM": lambda m, _: (m.tuple_of(2), m.set_items(list(m.stack.pop()))),
+    "APPEND": lambda m, _: m.append([m.stack.pop()]),
+    "APPENDS": lambda m, _: m.append(m.since_mark()),
+    "SETITEM": lambda m, _: m.set_items([m.stack.pop(), m.stack.pop()][::-1]),
     "SETITEMS": lambda m, _: m.set_items(m.since_mark()),
     "GLOBAL": lambda m, name: m.stack.append(_Name(name)),
     "STACK_GLOBAL": _Machine.name,

@@ -33,7 +33,7 @@ def vit_from_state(state: Mapping[str, Tensor], *, heads: int, **options: Any) -
     """A model with the weights of a ``vit_pytorch.ViT``; ``heads`` cannot be told from them.
 
     Other options are those of `ViTConfig` that weights do not tell either: ``activation`` (theirs is "gelu"),
-    ``image_size`` if it is no square, ``channels`` if they are not 1, ``classes`` for names, ``mean``, ``std``.
+    ``image_size`` if it is no square, ``channels`` if not 1, ``classes`` for names, ``mean`` and ``std``.
     """
     sizes = {**_sizes(state, heads, options.get("channels", 1)), **options}
     model = build(validate(ViTConfig, sizes, where="weights of vit-pytorch")).eval()

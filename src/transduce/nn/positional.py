@@ -1,4 +1,4 @@
-"""Positions: the paper's sinusoids (section 3.5), learned ones (Table 3, row E), rotary ones, those of a grid."""
+"""Positions: the paper's sinusoids (section 3.5), learned (Table 3, row E), rotary, of a grid."""
 
 import math
 from collections.abc import Callable

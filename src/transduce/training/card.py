@@ -5,7 +5,7 @@ import json
 import tomli_w
 import torch
 
-from transduce.config import ModelConfig, RnnConfig
+from transduce.config import ModelConfig, RnnConfig, ViTConfig
 from transduce.data.tokenizer import Side
 from transduce.models.build import build
 from transduce.training.checkpoint import Progress
@@ -127,7 +127,7 @@ def _model(record: Record) -> dict[str, str]:
         kinds = {"source": tokenizer.source, "target": tokenizer.target}
     return {
         "parameters": f"{parameters:,}",
-        "layers": f"{config.encoder_layers} in the encoder, {config.decoder_layers} in the decoder",
+        "layers": _layers(config),
         **_sizes(config),
         **{f"tokenizer, {name}": f"{kind(side)}, {side.size:,} tokens" for name, side in kinds.items()},
     }
@@ -138,6 +138,12 @@ def _what(config: ModelConfig) -> str:
         attention = "without" if config.attention == "none" else f"with {config.attention}"
         return f"A recurrent network ({config.cell.upper()}) {attention} attention"
     return 'A Transformer, as in "Attention Is All You Need",'
+
+
+def _layers(config: ModelConfig) -> str:
+    if isinstance(config, ViTConfig):
+        return str(config.layers)
+    return f"{config.encoder_layers} in the encoder, {config.decoder_layers} in the decoder"
 
 
 def _sizes(config: ModelConfig) -> dict[str, str]:

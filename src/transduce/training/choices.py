@@ -12,6 +12,8 @@ from transduce.config import (
     RnnConfig,
     RunConfig,
     TrainingConfig,
+    TransformerConfig,
+    ViTConfig,
     check_family,
     preset,
 )
@@ -54,11 +56,13 @@ class Wishes:
             preset(self.preset)
         if self.family:
             check_family(self.family)
+        if self.family == "vit":
+            raise _of_images()
 
     def limit(self, max_length: int) -> int:
         """The longest text that the wished model can read, up to ``max_length`` tokens."""
         model = self.model()
-        return min(max_length, (model.length_limit if model else None) or max_length)
+        return min(max_length, (_of_text(model).length_limit if model else None) or max_length)
 
     def model(self) -> ModelConfig | None:
         """The architecture, if it is wished for."""
@@ -93,7 +97,7 @@ def choose(wishes: Wishes, pairs: Pairs, *, joint: bool, steps: int | None = Non
     ``steps`` are those that a wish for epochs or minutes comes to.
     """
     steps = steps or wishes.steps
-    model = wishes.model() or _suitable_model(wishes.family, pairs)
+    model = _of_text(wishes.model() or _suitable_model(wishes.family, pairs))
     if not joint and model.share == "all":
         model = model.model_copy(update={"share": "target"})
     asked = _asked(wishes)
@@ -101,6 +105,16 @@ def choose(wishes: Wishes, pairs: Pairs, *, joint: bool, steps: int | None = Non
     training = suitable(pairs, steps, fine_tuning=wishes.start is not None)
     changes = {**asked, "steps": training.steps, "minutes": wishes.minutes or asked.get("minutes")}
     return RunConfig(model=model, training=training.model_copy(update=changes))
+
+
+def _of_text(model: ModelConfig) -> TransformerConfig | RnnConfig:
+    if isinstance(model, ViTConfig):
+        raise _of_images()
+    return model
+
+
+def _of_images() -> ConfigError:
+    return ConfigError("a model of family 'vit' reads images, not text", "use transduce vision train")
 
 
 def _suitable_model(family: str | None, pairs: Pairs) -> ModelConfig:
