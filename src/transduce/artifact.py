@@ -28,6 +28,7 @@ from transduce.models.precision import in_precision
 from transduce.models.protocol import Model, Precision
 from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer
+from transduce.models.vit import ViT
 
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -98,6 +99,17 @@ def load_text_to_text(folder: str | Path, *, precision: Precision = "float32") -
         raise ArtifactError(
             f"{folder} holds a model of family {model.config.family!r}, which turns no text into another",
             "give the folder of a transformer or an rnn",
+        )
+    return model
+
+
+def load_vit(folder: str | Path) -> ViT:
+    """The same, of a model that reads images."""
+    model = load(folder)
+    if not isinstance(model, ViT):
+        raise ArtifactError(
+            f"{folder} holds a model of family {model.config.family!r}, which reads no images",
+            "give the folder of a vit",
         )
     return model
 

@@ -16,6 +16,7 @@ from transduce.cli import (
     score,
     train,
     translate,
+    vision,
 )
 from transduce.cli.errors import run
 
@@ -36,6 +37,7 @@ app.command("report")(report.report)
 app.command("score")(score.score)
 app.command("train")(train.train)
 app.command("translate")(translate.translate)
+app.add_typer(vision.app, name="vision")
 
 
 def _version(wanted: bool) -> None:

@@ -10,9 +10,7 @@ from transduce.cli import options as o
 
 def classify(
     model: o.Model,
-    images: Annotated[
-        list[Path], typer.Argument(metavar="IMAGE ...", help="Image files, or folders of them.")
-    ],
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGE ...", help="Files, or folders of them.")],
     top: Annotated[int, typer.Option(min=1, help="So many guesses an image.")] = 1,
     format: o.Format = "text",  # noqa: A002 (the option's name)
 ) -> None:

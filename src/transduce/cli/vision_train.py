@@ -12,7 +12,7 @@ Images = Annotated[
     Path | None,
     typer.Option(
         metavar="PATH",
-        help="A folder of images by class, an idx file of images, or an .npz (images, labels).",
+        help="A folder of images by class, an idx file, or an .npz (images, labels).",
     ),
 ]
 

@@ -34,6 +34,6 @@ class Augmentation:
     def _draw(self, epoch: int) -> Indices:
         if self._drawn is None or self._drawn[0] != epoch:
             most = [2 * self.crop, 2 * self.crop, int(self.flip)]
-            random = np.random.default_rng((self.seed, epoch))
+            random = np.random.default_rng((self.seed, epoch, 1))  # not those of the order
             self._drawn = epoch, random.integers(0, most, size=(self.images, 3), endpoint=True)
         return self._drawn[1]

@@ -106,4 +106,5 @@ def evaluate_images(model: str | Path | ViT, path: str | Path | Images) -> Image
 def probabilities(model: ViT, pixels: Pixels) -> torch.Tensor:
     """Pixels (batch, height, width, channels) → (batch, classes), on the CPU."""
     images = torch.tensor(pixels, device=model.device)
-    return model(images).float().softmax(dim=-1).cpu()
+    logits: torch.Tensor = model(images)
+    return logits.float().softmax(dim=-1).cpu()

@@ -48,7 +48,7 @@ def inspect_image(model: ViT, pixels: Tensor) -> ImageAttention:
     def on_grid(attention: Tensor) -> Tensor:
         """(…, query, key) → (…, rows, columns)."""
         seen = attention[..., 0, 1:] if has_token else attention.mean(dim=-2)
-        return seen.unflatten(-1, grid)
+        return seen.reshape(*seen.shape[:-1], *grid)
 
     best = int(shares.argmax())
     return ImageAttention(

@@ -78,7 +78,7 @@ class ImageRun(RunFolder):
 
     def _decide(self, wishes: Wishes, model: ViTConfig, images: int) -> RunConfig:
         """What the machine and the number of images decide: precision, and steps for a time or for epochs."""
-        config = RunConfig(model=model, training=suitable(wishes, images))
+        config, minutes = RunConfig(model=model, training=suitable(wishes, images)), wishes.minutes
         precision, steps = measure(
             config,
             wishes,
@@ -88,13 +88,13 @@ class ImageRun(RunFolder):
             self.team,
             self.console,
         )
-        training = suitable(
-            replace(wishes, steps=steps, epochs=None, minutes=None) if steps else wishes, images
-        )
+        if steps:
+            wishes = replace(wishes, steps=steps, epochs=None, minutes=None)
+        training = suitable(wishes, images)
         return RunConfig(
             model=model,
             training=training.model_copy(
-                update={"precision": precision, "minutes": wishes.minutes or training.minutes}
+                update={"precision": precision, "minutes": minutes or training.minutes}
             ),
         )
 
@@ -121,21 +121,18 @@ def complete(model: ViTConfig, images: Images) -> ViTConfig:
     """The same, with all that the images tell."""
     mean, std = images.moments()
     height, width = images.size
-    known = {
+    patch = suitable_patch(height, width)
+    if patch == 1 and model.patch_size is None and height * width > PATCHES:
+        raise DataError(
+            f"images of {height}×{width} divide into no square patches", "bring them to another --size"
+        )
+    chosen = {"patch_size": patch, "mean": mean, "std": std, **model.model_dump(exclude_none=True)}
+    told = {
         "image_size": height if height == width else [height, width],
-        "patch_size": suitable_patch(height, width),
         "channels": images.channels,
         "classes": images.classes,
-        "mean": mean,
-        "std": std,
     }
-    if known["patch_size"] == 1 and model.patch_size is None and height * width > PATCHES:
-        raise DataError(
-            f"images of {height}×{width} divide into no patches",
-            "give --size, such as one with 2 in it often",
-        )
-    given = model.model_dump(exclude_none=True)
-    return validate(ViTConfig, {**known, **given, "classes": images.classes}, where="model")
+    return validate(ViTConfig, {**chosen, **told}, where="model")
 
 
 def suitable_patch(height: int, width: int) -> int:

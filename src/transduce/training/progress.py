@@ -83,9 +83,9 @@ class Display:
     def validated(self, progress: checkpoint.Progress, validation: Validation) -> None:
         """See `transduce.training.trainer.Watcher`."""
         best = "  (best so far)" if progress.best_step == progress.step else ""
-        perplexity = f"perplexity {validation.perplexity:.2f}, " if self._words.perplexity else ""
+        known = f"perplexity {validation.perplexity:.2f}, " if self._words.perplexity else ""
         self.say(
-            f"step {progress.step:,}: validation loss {validation.loss:.4f}, {perplexity}"
+            f"step {progress.step:,}: validation loss {validation.loss:.4f}, {known}"
             f"accuracy {validation.accuracy:.1%}{best}"
         )
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from transduce.config import RunConfig, ViTConfig, read_toml
+from transduce.config import RunConfig, read_toml
 from transduce.errors import ConfigError, DataError
 from transduce.training.choices import Wishes
 from transduce.training.distributed import joined
@@ -58,7 +58,7 @@ def train_images(
 
 
 def parse_size(size: str | None) -> tuple[int, int] | None:
-    """ "32" or "32x48" as height and width."""
+    """Height and width, from "32" or "32x48" or nothing."""
     if size is None:
         return None
     parts = size.lower().replace("×", "x").split("x")
@@ -75,10 +75,10 @@ def _inputs(
     return ImageInputs(Path(images), None if valid is None else Path(valid), hold_out, parse_size(size))
 
 
-def _config(config: RunConfig | str | Path | None) -> RunConfig:
-    if config is None:
-        return RunConfig(model=ViTConfig())
-    return config if isinstance(config, RunConfig) else read_toml(Path(config).expanduser())
+def _config(config: RunConfig | str | Path | None) -> RunConfig | None:
+    if config is None or isinstance(config, RunConfig):
+        return config
+    return read_toml(Path(config).expanduser())
 
 
 def _say(run: ImageRun, message: str) -> None:
