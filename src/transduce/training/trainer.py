@@ -201,7 +201,8 @@ class Trainer:
             self.progress.parts *= 2
             self.watcher.say(
                 f"memory did not suffice for {largest} {example}s at once: from step "
-                f"{self.progress.step:,} on, batches are computed in {self.progress.parts} parts, with the same gradients"
+                f"{self.progress.step:,} on, batches are computed in {self.progress.parts} parts, "
+                "with the same gradients"
             )
 
     def _add_gradients(self, shares: list[Share]) -> tuple[float, float, int]:
