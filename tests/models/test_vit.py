@@ -133,7 +133,9 @@ def test_positions_of_a_grid_tell_rows_and_columns():
     torch.testing.assert_close(found[1:], grid.flatten(0, 1))
 
 
-@pytest.mark.parametrize("changes", [{}, {"pooling": "mean", "positions": "sinusoidal"}, {"d_k": 3, "d_v": 5}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"pooling": "mean", "positions": "sinusoidal"}, {"d_k": 3, "d_v": 5}]
+)
 def test_saved_is_loaded_with_its_classes(changes, tmp_path):
     names = ["cat", "dog", "naïve", "4", "five"]
     model = shaken(classes=names, mean=[0.1, 0.2, 0.3], std=[1.0, 2.0, 3.0], **changes)

@@ -166,7 +166,7 @@ def _tensor(numbers: Callable[[_Storage], Tensor], arguments: tuple[Any, ...]) -
         raise ValueError("a tensor reaches beyond its numbers")
     if prod(size) * storage.kind.itemsize > _TOO_MANY:
         raise ValueError("a tensor is too large")
-    return numbers(storage).as_strided(size, stride, offset).clone()
+    return numbers(storage).as_strided(size, stride, offset)
 
 
 def _pairs(arguments: tuple[Any, ...]) -> dict[Any, Any]:
