@@ -39,9 +39,9 @@ def test_the_paper_page_names_files_and_things_that_exist():
 
 
 def test_every_option_and_preset_is_documented():
-    from transduce.config import PRESETS, RnnConfig, TrainingConfig, TransformerConfig
+    from transduce.config import PRESETS, RnnConfig, TrainingConfig, TransformerConfig, ViTConfig
 
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    families = [*TransformerConfig.model_fields, *RnnConfig.model_fields]
+    families = [name for kind in (TransformerConfig, RnnConfig, ViTConfig) for name in kind.model_fields]
     for name in [*families, *TrainingConfig.model_fields, *PRESETS]:
         assert f"`{name}`" in page, name

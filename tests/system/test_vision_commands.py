@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from transduce import artifact
+from transduce.cli.main import main
 from transduce.config import ViTConfig
 from transduce.models.build import build
 
@@ -19,13 +20,21 @@ def transduce(*arguments, cwd=None):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
 
 
-def refuse(said, *arguments):
-    """One line, exit code 2."""
-    done = transduce("vision", *arguments)
-    assert done.returncode == 2, done
-    assert said in done.stderr
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
+@pytest.fixture
+def refuse(monkeypatch, capsys):
+    """One line, exit code 2; in this process, which is sooner."""
+
+    def check(said, *arguments):
+        monkeypatch.setattr(sys, "argv", ["transduce", "vision", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        lines = capsys.readouterr().err
+        assert left.value.code == 2
+        assert said in lines
+        assert lines.startswith("error: ")
+        assert lines.count("\n") == 1
+
+    return check
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +109,7 @@ def test_a_finished_run_goes_on_for_longer(trained, tmp_path):
     assert "step 70/70" in done.stdout
 
 
-def test_mistakes_of_train(photos, trained, tmp_path):
+def test_mistakes_of_train(photos, trained, tmp_path, refuse):
     out = ["--out", tmp_path / "run"]
     refuse("no images were given", "train", *out)
     refuse("nowhere does not exist", "train", "--images", tmp_path / "nowhere", *out)
@@ -128,7 +137,7 @@ def _one_class(photos, tmp_path):
     return tmp_path / "one"
 
 
-def test_mistakes_of_the_others(photos, trained, tmp_path):
+def test_mistakes_of_the_others(photos, trained, tmp_path, refuse):
     image = photos / "above" / "0.png"
     refuse("nowhere is not a folder", "classify", tmp_path / "nowhere", image)
     refuse("did you mean", "classify", trained, image)
@@ -148,11 +157,13 @@ def _others(tmp_path):
     return tmp_path / "others"
 
 
-def test_help_has_examples():
+def test_help_has_examples(monkeypatch, capsys):
     for command in ([], ["train"], ["classify"], ["evaluate"], ["inspect"]):
-        done = transduce("vision", *command, "--help")
-        assert done.returncode == 0
-        assert "Example: transduce vision" in done.stdout
+        monkeypatch.setattr(sys, "argv", ["transduce", "vision", *command, "--help"])
+        with pytest.raises(SystemExit) as left:
+            main()
+        assert left.value.code == 0
+        assert "Example: transduce vision" in capsys.readouterr().out
 
 
 def test_rollout_and_maps():
@@ -177,7 +188,7 @@ def test_rollout_and_maps():
         torch.testing.assert_close(found.maps[1, 1].flatten(), expected)
 
 
-def test_a_text_models_folder_is_refused(tmp_path):
+def test_a_text_models_folder_is_refused(tmp_path, refuse):
     from builders import small_model
 
     artifact.save(small_model(), tmp_path / "text")

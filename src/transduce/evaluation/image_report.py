@@ -25,7 +25,8 @@ def print_images(found: ImageEvaluation, console: Console) -> None:
     if len(found.classes) > WIDEST:
         console.print("the confusion matrix is too wide for this: --json has it", highlight=False)
         return
-    matrix = Table(box=box.SIMPLE, title="rows: what it is; columns: what was guessed", title_justify="left")
+    console.print("rows: what it is; columns: what was guessed", highlight=False)
+    matrix = Table(box=box.SIMPLE)
     matrix.add_column("")
     for number in range(len(found.classes)):
         matrix.add_column(str(number), justify="right")
