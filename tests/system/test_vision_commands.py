@@ -169,7 +169,7 @@ def test_help_has_examples(monkeypatch, capsys):
 def test_rollout_and_maps():
     import torch
 
-    from transduce.inspection.images import attention_rollout, inspect_image
+    from transduce.inspection.image_attention import attention_rollout, inspect_image
 
     weights = torch.rand(3, 2, 5, 5).softmax(dim=-1)
     flow = attention_rollout(weights)

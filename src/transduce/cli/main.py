@@ -26,17 +26,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("check")(check.check)
-app.command("demo")(demo.demo)
-app.command("evaluate")(evaluate.evaluate)
-app.command("inspect")(inspect.inspect)
-app.command("interactive")(interactive.interactive)
-app.command("paper")(paper.paper)
-app.command("plan")(plan.plan)
-app.command("report")(report.report)
-app.command("score")(score.score)
-app.command("train")(train.train)
-app.command("translate")(translate.translate)
+for command in (
+    *(check.check, demo.demo, evaluate.evaluate, inspect.inspect, interactive.interactive, paper.paper),
+    *(plan.plan, report.report, score.score, train.train, translate.translate),
+):
+    app.command(command.__name__)(command)
 app.add_typer(vision.app, name="vision")
 
 

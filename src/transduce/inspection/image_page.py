@@ -7,7 +7,7 @@ import io
 import torch
 from torch import Tensor
 
-from transduce.inspection.images import ImageAttention
+from transduce.inspection.image_attention import ImageAttention
 
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
