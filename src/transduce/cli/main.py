@@ -20,6 +20,7 @@ from transduce.cli import (
 )
 from transduce.cli.errors import run
 
+_EXAMPLE = "Example: transduce train --source train.en --target train.de --out runs/en-de"
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,10 +43,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(
-    invoke_without_command=True,
-    epilog="Example: transduce train --source train.en --target train.de --out runs/en-de",
-)
+@app.callback(invoke_without_command=True, epilog=_EXAMPLE)
 def transduce(
     context: typer.Context,
     version: Annotated[
