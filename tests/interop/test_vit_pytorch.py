@@ -21,7 +21,7 @@ def small(seed=0, **changes):
 
 
 def test_real_weights_get_the_same_number_right(shared):
-    """9,721 of MNIST's 10,000 test images, as the model itself does."""
+    """9,721 of MNIST's 10,000 test images: the figure that came with the weights."""
     state = read_state(shared / "weights" / "vit-mnist" / "vit_mnist_gpu.pt")
     model = vit_from_state(state, heads=4, activation="relu", mean=[0.1307], std=[0.3081])
     assert (model.config.size, model.config.patch_size, model.config.layers) == ((28, 28), 4, 6)

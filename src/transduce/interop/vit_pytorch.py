@@ -1,7 +1,7 @@
 """From and to the Vision Transformer of ``lucidrains/vit-pytorch``, by the names of its weights.
 
-These are the names of its versions with ``PreNorm`` wrappers (up to 1.2). Later ones normalise patches and
-the stack's end as well: they are another model, and refused.
+These are the names of its versions with ``PreNorm`` wrappers. Those that normalise patches or the stack's
+end as well are another model, and refused.
 """
 
 from collections.abc import Iterator, Mapping
