@@ -11,6 +11,7 @@ from transduce.config import (
     RunConfig,
     TrainingConfig,
     TransformerConfig,
+    ViTConfig,
     Vocabulary,
     preset,
     read_toml,
@@ -46,9 +47,21 @@ transformers = st.builds(
     global_tokens=st.integers(0, 9),
     hash_buckets=st.sampled_from([1, 2, 64]),
 )
+vits = st.builds(
+    ViTConfig,
+    image_size=st.none() | st.sampled_from([8, [8, 12]]),
+    patch_size=st.none() | st.sampled_from([1, 4]),
+    channels=st.none() | st.just(2),
+    classes=st.none() | st.sampled_from([2, ["a", "b", "ü"]]),
+    mean=st.none() | st.just([0.5, -1.0]),
+    std=st.none() | st.just([0.5, 1e-4]),
+    pooling=st.sampled_from(["class", "mean"]),
+    positions=st.sampled_from(["learned", "sinusoidal"]),
+    qkv_bias=st.booleans(),
+)
 runs = st.builds(
     RunConfig,
-    model=transformers | rnns,
+    model=transformers | rnns | vits,
     training=st.builds(TrainingConfig, steps=st.integers(1, 10**6), label_smoothing=st.floats(0, 0.9)),
 )
 
@@ -139,6 +152,11 @@ def test_an_empty_file_is_the_base_model(tmp_path):
             "the preset is a transformer, but model.family = 'rnn'; choose a preset of that family",
         ),
         ('preset = "rnn"\n[model]\nd_ff = 7', "unknown key 'model.d_ff'; it is an option of family ="),
+        (
+            '[model]\nfamily = "vit"\nimage_size = [9, 8]\npatch_size = 4',
+            "model: images of 9×8 do not divide into patches of 4",
+        ),
+        ("[model]\npatch_size = 4", "unknown key 'model.patch_size'; it is an option of family = 'vit'"),
         ("[model\n", "not valid TOML: "),
     ],
 )
@@ -225,6 +243,30 @@ def test_options_are_added_deliberately():
         "dropout",
         "share",
     ]
+    assert list(ViTConfig.model_fields) == [
+        "family",
+        "image_size",
+        "patch_size",
+        "channels",
+        "classes",
+        "mean",
+        "std",
+        "layers",
+        "d_model",
+        "d_ff",
+        "heads",
+        "d_k",
+        "d_v",
+        "dropout",
+        "attention_dropout",
+        "activation_dropout",
+        "activation",
+        "norm",
+        "norm_epsilon",
+        "qkv_bias",
+        "pooling",
+        "positions",
+    ]
     assert list(TrainingConfig.model_fields) == [
         "steps",
         "warmup",
@@ -233,6 +275,9 @@ def test_options_are_added_deliberately():
         "learning_rate",
         "max_tokens",
         "batch_tokens",
+        "batch_images",
+        "crop",
+        "flip",
         "clip",
         "r_drop",
         "bpe_dropout",

@@ -39,10 +39,17 @@ def test_the_paper_page_names_files_and_things_that_exist():
 
 
 def test_every_option_and_preset_is_documented():
-    from transduce.config import PRESETS, BertConfig, GptConfig, RnnConfig, TrainingConfig, TransformerConfig
+    from transduce import config
+    from transduce.config import PRESETS, TrainingConfig
 
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    members = (TransformerConfig, RnnConfig, GptConfig, BertConfig)
+    members = (
+        config.TransformerConfig,
+        config.RnnConfig,
+        config.GptConfig,
+        config.BertConfig,
+        config.ViTConfig,
+    )
     families = [name for member in members for name in member.model_fields]
     for name in [*families, *TrainingConfig.model_fields, *PRESETS]:
         assert f"`{name}`" in page, name

@@ -30,6 +30,7 @@ from transduce.models.precision import in_precision
 from transduce.models.protocol import Model, Precision
 from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer
+from transduce.models.vit import ViT
 
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -122,6 +123,17 @@ def load_bert(folder: str | Path) -> Bert:
         raise ArtifactError(
             f"{folder} holds a model of family {model.config.family!r}, not one of masked text",
             "give the folder of a bert: transduce mlm train makes one",
+        )
+    return model
+
+
+def load_vit(folder: str | Path) -> ViT:
+    """The same, of a model that reads images."""
+    model = load(folder)
+    if not isinstance(model, ViT):
+        raise ArtifactError(
+            f"{folder} holds a model of family {model.config.family!r}, which reads no images",
+            "give the folder of a vit",
         )
     return model
 

@@ -217,6 +217,84 @@ def _check_heads(d_model: int, heads: int) -> None:
         raise ValueError(f"d_model {d_model} does not divide into {heads} heads")
 
 
+class ViTConfig(Settings):
+    """The Vision Transformer (Dosovitskiy et al., 2021): an image in, one of some classes out.
+
+    What is ``None`` is taken from the images that a model is trained on.
+    """
+
+    family: Literal["vit"] = "vit"
+    image_size: Count | list[Count] | None = None  # pixels: height and width, or both at once
+    patch_size: Count | None = None  # pixels on a side
+    channels: Count | None = None  # 1 for grey, 3 for colours
+    classes: Count | list[str] | None = None  # their names, or how many there are
+    mean: list[float] | None = None  # of each channel, of pixels from 0 to 1; subtracted from them
+    std: list[Annotated[float, Field(gt=0)]] | None = None  # which they are divided by then
+    layers: Count = 6
+    d_model: Count = 128
+    d_ff: Count = 256
+    heads: Count = 4
+    d_k: Count | None = None  # d_model / heads
+    d_v: Count | None = None  # d_model / heads
+    dropout: Probability = 0.1  # on every sub-layer's output, and on patches + positions
+    attention_dropout: Probability = 0.0  # on attention weights
+    activation_dropout: Probability = 0.0  # inside the feed-forward network
+    activation: Literal["relu", "gelu", "swiglu"] = "gelu"
+    norm: Literal["post", "pre"] = "pre"
+    norm_epsilon: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    qkv_bias: bool = True  # on queries, keys and values
+    pooling: Literal["class", "mean"] = "class"  # what the head reads: a token of its own, or the mean
+    positions: Literal["learned", "sinusoidal"] = "learned"
+
+    @model_validator(mode="after")
+    def _check(self) -> "ViTConfig":
+        if (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
+            raise ValueError(
+                f"d_model {self.d_model} does not divide into {self.heads} heads: give d_k and d_v"
+            )
+        if isinstance(self.image_size, list) and len(self.image_size) != 2:
+            raise ValueError("image_size is a height and a width, or one number for both")
+        if self.image_size and self.patch_size and any(side % self.patch_size for side in self.size):
+            height, width = self.size
+            raise ValueError(f"images of {height}×{width} do not divide into patches of {self.patch_size}")
+        if isinstance(self.classes, list) and len(set(self.classes)) != len(self.classes):
+            raise ValueError("two classes have the same name")
+        if self.classes is not None and len(self.class_names) < 2:
+            raise ValueError("there must be two classes at least")
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if values is not None and self.channels and len(values) != self.channels:
+                raise ValueError(f"{name} has {len(values)} numbers, for {self.channels} channels")
+        return self
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of an image, in pixels; it must be known."""
+        if self.image_size is None:
+            raise ValueError("image_size is not known yet")
+        sides = [self.image_size] * 2 if isinstance(self.image_size, int) else self.image_size
+        return sides[0], sides[1]
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches; both sizes must be known."""
+        height, width = self.size
+        if self.patch_size is None:
+            raise ValueError("patch_size is not known yet")
+        return height // self.patch_size, width // self.patch_size
+
+    @property
+    def class_names(self) -> list[str]:
+        """Numbers, if there are no names."""
+        if isinstance(self.classes, int):
+            return [str(number) for number in range(self.classes)]
+        return self.classes or []
+
+    @property
+    def summary(self) -> str:
+        """Its sizes, in a line."""
+        return f"{self.layers} layers, d_model {self.d_model}, d_ff {self.d_ff}, {self.heads} heads"
+
+
 def _family_of(data: object) -> object:
     """Files from before there were families do not name theirs."""
     return (
@@ -231,7 +309,8 @@ ModelConfig = Annotated[
     Annotated[TransformerConfig, Tag("transformer")]
     | Annotated[RnnConfig, Tag("rnn")]
     | Annotated[GptConfig, Tag("gpt")]
-    | Annotated[BertConfig, Tag("bert")],
+    | Annotated[BertConfig, Tag("bert")]
+    | Annotated[ViTConfig, Tag("vit")],
     Discriminator(_family_of),
 ]
 
@@ -246,6 +325,9 @@ class TrainingConfig(Settings):
     learning_rate: Annotated[float, Field(gt=0, lt=1)] | None = None  # at its peak; the paper's if not given
     max_tokens: Count = 4096  # in a batch that is computed at once
     batch_tokens: Count | None = None  # real target tokens in a step; a single batch if not given
+    batch_images: Count = 128  # in a step of a model that reads images
+    crop: Id = 0  # pixels added around an image, of which a part of its size is cut at random
+    flip: bool = False  # half of the images, left to right
     clip: Annotated[float, Field(ge=0)] = 1.0  # the gradient's largest norm; 0 for none
     r_drop: Annotated[float, Field(ge=0)] = 0.0  # weight of the divergence between two passes; 0 for one pass
     bpe_dropout: Probability = 0.0  # of each merge, anew each time a pair is read

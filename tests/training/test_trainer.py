@@ -14,7 +14,7 @@ from transduce.errors import CheckpointError, ConfigError, TrainingError
 from transduce.models.build import build
 from transduce.training import checkpoint
 from transduce.training.loss import Loss
-from transduce.training.objective import SequenceToSequence, batch_loss
+from transduce.training.objective import TEXT, SequenceToSequence, batch_loss
 from transduce.training.trainer import Trainer
 
 TOKENIZER = train(["abc"], ["def"], kind="char")
@@ -171,6 +171,8 @@ def test_the_gradient_is_clipped(tmp_path, pairs):
 class Failing:
     """An objective whose loss is not a number at some steps."""
 
+    words = TEXT
+
     def __init__(self, real, bad):
         self.real, self.bad, self.calls = real, bad, 0
 
@@ -204,6 +206,8 @@ def test_ten_in_a_row_stop_the_run_with_the_last_checkpoint_intact(tmp_path, pai
 
 class OneSided:
     """A language model of the targets: another objective, without sources."""
+
+    words = TEXT
 
     def __init__(self, real):
         self.real = real
@@ -306,6 +310,8 @@ def test_a_model_that_reads_its_source_is_not_accused(tmp_path, pairs, monkeypat
 
 class Cramped:
     """An objective on a machine with room for a few pairs at a time: memory ends in the backward pass."""
+
+    words = TEXT
 
     def __init__(self, real, room):
         self.real, self.room, self.sizes = real, room, []

@@ -16,6 +16,7 @@ from transduce.cli import (
     score,
     train,
     translate,
+    vision,
 )
 
 
@@ -34,3 +35,4 @@ def add_to(app: typer.Typer) -> None:
     app.command("translate")(translate.translate)
     app.add_typer(lm.app, name="lm")
     app.add_typer(mlm.app, name="mlm")
+    app.add_typer(vision.app, name="vision")

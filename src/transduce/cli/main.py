@@ -7,6 +7,7 @@ import typer
 from transduce.cli import commands
 from transduce.cli.errors import run
 
+_EXAMPLE = "Example: transduce train --source train.en --target train.de --out runs/en-de"
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -24,10 +25,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(
-    invoke_without_command=True,
-    epilog="Example: transduce train --source train.en --target train.de --out runs/en-de",
-)
+@app.callback(invoke_without_command=True, epilog=_EXAMPLE)
 def transduce(
     context: typer.Context,
     version: Annotated[

@@ -4,13 +4,22 @@ from typing import TypeAlias, overload
 
 import torch
 
-from transduce.config import BertConfig, GptConfig, ModelConfig, RnnConfig, TransformerConfig, Vocabulary
+from transduce.config import (
+    BertConfig,
+    GptConfig,
+    ModelConfig,
+    RnnConfig,
+    TransformerConfig,
+    ViTConfig,
+    Vocabulary,
+)
 from transduce.errors import ConfigError
 from transduce.models.bert import Bert
 from transduce.models.gpt import Gpt
 from transduce.models.protocol import Model
 from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer
+from transduce.models.vit import ViT
 
 TextToText: TypeAlias = Transformer | Rnn  # the families that turn one text into another
 
@@ -26,8 +35,10 @@ def build(config: GptConfig, vocabulary: Vocabulary | None, *, seed: int | None 
 @overload
 def build(config: BertConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Bert: ...
 @overload
+def build(config: ViTConfig, vocabulary: None = None, *, seed: int | None = None) -> ViT: ...
+@overload
 def build(config: ModelConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Model: ...
-def build(config: ModelConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Model:
+def build(config: ModelConfig, vocabulary: Vocabulary | None = None, *, seed: int | None = None) -> Model:
     """A new model of the configured family. With a seed, the same weights every time."""
     if seed is None:
         return _assemble(config, vocabulary)
@@ -37,6 +48,8 @@ def build(config: ModelConfig, vocabulary: Vocabulary | None, *, seed: int | Non
 
 
 def _assemble(config: ModelConfig, vocabulary: Vocabulary | None) -> Model:
+    if isinstance(config, ViTConfig):
+        return ViT(config)
     if vocabulary is None:
         raise ConfigError(f"a model of family {config.family!r} needs a vocabulary", "give it one")
     if isinstance(config, GptConfig):

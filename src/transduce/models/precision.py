@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from transduce.errors import ConfigError
 from transduce.machine import announces, lacks_announced_instructions
 from transduce.models.protocol import Precision
+from transduce.nn.embedding import Embedding
 from transduce.nn.int8 import Int8Linear, Int8Output, round_linear_maps
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -29,9 +30,9 @@ def in_precision(model: ModelT, precision: Precision) -> ModelT:
         if next(model.parameters()).device.type != "cpu":
             raise ConfigError("8-bit numbers are for CPUs", "choose bf16 on a GPU")
         model = model.float()
-        output = model.get_submodule("output")
         seven_bits = _overflows()
-        model.add_module("output", Int8Output(output.weight, seven_bits=seven_bits))  # type: ignore[arg-type]
+        if isinstance(output := getattr(model, "output", None), Embedding):
+            model.add_module("output", Int8Output(output.weight, seven_bits=seven_bits))
         for child in model.children():
             round_linear_maps(child, seven_bits=seven_bits)
         return model

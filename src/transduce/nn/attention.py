@@ -197,10 +197,11 @@ class SelfAttention(MultiHeadAttention):
         d_v: int | None = None,
         dropout: float = 0.0,
         rotary: RotaryPositions | None = None,
+        qkv_bias: bool = True,
     ) -> None:
         super().__init__(d_model, heads, d_k=d_k, d_v=d_v, dropout=dropout)
         self.widths = [heads * self.d_k, heads * self.d_k, heads * self.d_v]
-        self.query_key_value = FusedLinear(d_model, self.widths)
+        self.query_key_value = FusedLinear(d_model, self.widths, bias=qkv_bias)
         self.rotary = rotary
 
     def forward(

@@ -1,4 +1,4 @@
-"""Positions: the paper's sinusoids (section 3.5), learned ones (Table 3, row E), rotary ones."""
+"""Positions: the paper's sinusoids (section 3.5), learned (Table 3, row E), rotary, of a grid."""
 
 import math
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 BASE = 10_000.0
 
@@ -61,6 +62,31 @@ class SinusoidalPositions(nn.Module):
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """x (batch, length, d_model), whose first position is ``start`` → the same shape."""
         return x + self._rows.get(start, start + x.size(1), like=x)
+
+
+def grid_sinusoids(height: int, width: int, d_model: int) -> Tensor:
+    """One half of the dimensions tells the row, the other the column: (height, width, d_model)."""
+    half = d_model // 2
+    rows = sinusoids(height, half)[:, None].expand(-1, width, -1)
+    columns = sinusoids(width, d_model - half)[None].expand(height, -1, -1)
+    return torch.cat((rows, columns), dim=-1)
+
+
+class GridPositions(nn.Module):
+    """Add sinusoids in two dimensions to the cells of a grid, given row by row.
+
+    What stands before the grid (a class token) has no place in it, and gets none.
+    """
+
+    def __init__(self, height: int, width: int, d_model: int) -> None:
+        super().__init__()
+        self.height, self.width = height, width
+        self._rows = _Rows(partial(grid_sinusoids, width=width, d_model=d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (batch, others + height·width, d_model) → the same shape."""
+        cells = self._rows.get(0, self.height, like=x).flatten(0, 1)
+        return x + F.pad(cells, (0, 0, x.size(1) - len(cells), 0))
 
 
 class LearnedPositions(nn.Module):

@@ -5,7 +5,7 @@ import json
 import tomli_w
 import torch
 
-from transduce.config import BertConfig, GptConfig, ModelConfig, RnnConfig
+from transduce.config import BertConfig, GptConfig, ModelConfig, RnnConfig, ViTConfig
 from transduce.data.tokenizer import Side
 from transduce.models.build import build
 from transduce.training.checkpoint import Progress
@@ -134,7 +134,7 @@ def _model(record: Record) -> dict[str, str]:
 
 
 def _layers(config: ModelConfig) -> str:
-    if isinstance(config, GptConfig | BertConfig):
+    if isinstance(config, GptConfig | BertConfig | ViTConfig):
         return str(config.layers)
     return f"{config.encoder_layers} in the encoder, {config.decoder_layers} in the decoder"
 

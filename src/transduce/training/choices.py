@@ -62,12 +62,9 @@ class Wishes:
         It must be a model that turns one text into another.
         """
         model = self.model()
-        family = model.family if model else self.family
-        if family not in (None, "transformer", "rnn"):
-            raise ConfigError(
-                f"a model of family {family!r} turns no text into another", "choose a transformer or an rnn"
-            )
-        return min(max_length, (model.length_limit if model else None) or max_length)
+        if self.family not in (None, "transformer", "rnn"):
+            raise _of_other_data(self.family)
+        return min(max_length, (_turning_text(model).length_limit if model else None) or max_length)
 
     def model(self) -> ModelConfig | None:
         """The architecture, if it is wished for."""
@@ -102,14 +99,30 @@ def choose(wishes: Wishes, pairs: Pairs, *, joint: bool, steps: int | None = Non
     ``steps`` are those that a wish for epochs or minutes comes to.
     """
     steps = steps or wishes.steps
-    model = wishes.model() or _suitable_model(wishes.family, pairs)
-    if not joint and isinstance(model, TransformerConfig | RnnConfig) and model.share == "all":
+    model = _turning_text(wishes.model() or _suitable_model(wishes.family, pairs))
+    if not joint and model.share == "all":
         model = model.model_copy(update={"share": "target"})
     given = asked(wishes)
     steps = steps or given.get("steps")
     training = suitable(pairs, steps, fine_tuning=wishes.start is not None)
     changes = {**given, "steps": training.steps, "minutes": wishes.minutes or given.get("minutes")}
     return RunConfig(model=model, training=training.model_copy(update=changes))
+
+
+def _turning_text(model: ModelConfig) -> TransformerConfig | RnnConfig:
+    if isinstance(model, TransformerConfig | RnnConfig):
+        return model
+    raise _of_other_data(model.family)
+
+
+def _of_other_data(family: str) -> ConfigError:
+    if family == "vit":
+        return ConfigError("a model of family 'vit' reads images, not text", "use transduce vision train")
+    command = "lm" if family == "gpt" else "mlm"
+    return ConfigError(
+        f"a model of family {family!r} turns no text into another",
+        f"choose a transformer or an rnn, or use transduce {command} train",
+    )
 
 
 def _suitable_model(family: str | None, pairs: Pairs) -> ModelConfig:

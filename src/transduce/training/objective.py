@@ -1,6 +1,6 @@
 """What is learned: an objective yields batches and their loss; the trainer knows no more."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -22,8 +22,29 @@ Indices = npt.NDArray[np.int64]
 ModelT_contra = TypeVar("ModelT_contra", contravariant=True)
 
 
+@dataclass(frozen=True)
+class Words:
+    """How a run speaks of its data."""
+
+    example: str  # what is learned from
+    unit: str  # what is predicted, and counted
+    perplexity: bool  # is a figure that people know
+    ignored: str  # when it makes no difference what the model reads
+
+
+TEXT = Words(
+    "pair",
+    "token",
+    perplexity=True,
+    ignored="the model ignores its source: other sources would do as well. Are the files aligned? "
+    "(transduce check tells.)",
+)
+
+
 class Objective(Protocol[ModelT_contra]):
     """Data and loss of one way to train, for models that offer what it takes."""
+
+    words: Words
 
     def steps(self, epoch: int) -> list[list[Indices]]:
         """Which examples make up each step of an epoch, batch by batch: a function of the epoch alone."""
@@ -56,6 +77,8 @@ class WithLoss(nn.Module):
 
 class SequenceToSequence:
     """Read a source, predict its target."""
+
+    words = TEXT
 
     def __init__(self, pairs: Pairs, training: TrainingConfig, tokenizer: Tokenizer | None = None) -> None:
         self.pairs, self.training = pairs, training

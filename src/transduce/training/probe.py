@@ -48,7 +48,7 @@ class Probe:
 
 
 def measure_precision(
-    config: RunConfig, model: Model, tokenizer: Tokenizer, data: Objective[Any], team: Team
+    config: RunConfig, model: Model, tokenizer: Tokenizer | None, data: Objective[Any], team: Team
 ) -> tuple[Precision, str]:
     """Which precision is faster for steps of this run, and how that is known. Changes the model."""
     with tempfile.TemporaryDirectory() as folder:
@@ -61,7 +61,7 @@ def measure_precision(
 def probe(
     config: RunConfig,
     model: Model,
-    tokenizer: Tokenizer,
+    tokenizer: Tokenizer | None,
     train: Objective[Any],
     valid: Objective[Any],
     team: Team,

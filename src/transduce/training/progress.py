@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from transduce.training import checkpoint
+from transduce.training.objective import TEXT, Words
 from transduce.training.trainer import Watcher
 from transduce.training.validation import Validation
 
@@ -18,8 +19,8 @@ A_MOMENT = 0.5  # seconds between two movements of the bar
 class Display:
     """Loss, perplexity, learning rate, tokens a second and the time that is left."""
 
-    def __init__(self, console: Console, steps: int) -> None:
-        self._console = console
+    def __init__(self, console: Console, steps: int, words: Words = TEXT) -> None:
+        self._console, self._words = console, words
         self._bar = Progress(
             TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
             BarColumn(bar_width=None),
@@ -64,9 +65,12 @@ class Display:
         then, tokens = self._last or (now, progress.tokens)
         self._last = (now, progress.tokens)
         speed = (progress.tokens - tokens) / max(now - then, 1e-9)
+        perplexity = (
+            f"perplexity {math.exp(min(metrics['nll'], 100)):.1f}  " if self._words.perplexity else ""
+        )
         return (
-            f"loss {metrics['loss']:.3f}  perplexity {math.exp(min(metrics['nll'], 100)):.1f}  "
-            f"rate {metrics['learning_rate']:.1e}  {speed:,.0f} tokens/s"
+            f"loss {metrics['loss']:.3f}  {perplexity}"
+            f"rate {metrics['learning_rate']:.1e}  {speed:,.0f} {self._words.unit}s/s"
         )
 
     def _time_left(self, step: int) -> str:
@@ -79,9 +83,10 @@ class Display:
     def validated(self, progress: checkpoint.Progress, validation: Validation) -> None:
         """See `transduce.training.trainer.Watcher`."""
         best = "  (best so far)" if progress.best_step == progress.step else ""
+        known = f"perplexity {validation.perplexity:.2f}, " if self._words.perplexity else ""
         self.say(
-            f"step {progress.step:,}: validation loss {validation.loss:.4f}, perplexity "
-            f"{validation.perplexity:.2f}, accuracy {validation.accuracy:.1%}{best}"
+            f"step {progress.step:,}: validation loss {validation.loss:.4f}, {known}"
+            f"accuracy {validation.accuracy:.1%}{best}"
         )
 
 

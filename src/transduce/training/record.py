@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from transduce.config import RunConfig, read_toml
+from transduce.config import RunConfig, ViTConfig, read_toml
 from transduce.data.prepared import Pairs
 from transduce.data.tokenizer import Tokenizer
 from transduce.errors import TrainingError
@@ -89,6 +89,10 @@ def read_record(folder: str | Path) -> Record:
         remedy = f"did you mean {near[0]}?" if near else "give the folder that was --out of transduce train"
         raise TrainingError(f"{folder} is not a run folder: it has no {RUN}", remedy)
     config = read_toml(folder / RUN)
+    if isinstance(config.model, ViTConfig):
+        raise TrainingError(
+            f"{folder} is a run on images, for which there is no report", f"its figures are in {METRICS}"
+        )
     metrics = read_metrics(folder / METRICS)
     if not metrics:
         raise TrainingError(

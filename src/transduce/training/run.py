@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transduce import artifact
-from transduce.config import RunConfig, read_toml, write_toml
+from transduce.config import RunConfig, ViTConfig, read_toml, write_toml
 from transduce.data import tokenizer as tokenizers
 from transduce.data.corpus import Corpus
 from transduce.data.doctor import Doctor
@@ -21,20 +21,16 @@ from transduce.data.prepare import clean_lines, prepare
 from transduce.data.prepared import Pairs
 from transduce.data.report import print_report
 from transduce.data.tokenizer import Kind, Tokenizer
-from transduce.errors import DataError
-from transduce.machine import keep_memory
+from transduce.errors import DataError, TrainingError
 from transduce.models.build import build
 from transduce.models.protocol import Model
-from transduce.training.choices import Wishes, choose, steps_of_epochs
-from transduce.training.distributed import Team
+from transduce.training.choices import Wishes, choose
+from transduce.training.decide import measure
 from transduce.training.lock import alone_in
 from transduce.training.objective import SequenceToSequence
-from transduce.training.optimizer import freeze
-from transduce.training.probe import measure_precision, probe
 from transduce.training.run_folder import RunFolder
 
 MAX_LENGTH = 512  # tokens; longer texts are left out
-SLACK = 0.95  # of the minutes are planned: saving takes time too
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,10 @@ class Run(RunFolder):
 
     def open(self) -> tuple[RunConfig, Model, Tokenizer, SequenceToSequence, SequenceToSequence]:
         """Configuration, new model, tokenizer, training and validation data of a prepared run."""
-        config, tokenizer = read_toml(self.folder / "run.toml"), Tokenizer.load(self.folder)
+        config = read_toml(self.folder / "run.toml")
+        if isinstance(config.model, ViTConfig):
+            raise TrainingError(f"{self.folder} is a run on images", "use transduce vision train")
+        tokenizer = Tokenizer.load(self.folder)
         start = self.folder / "start"
         model = (
             artifact.load(start)
@@ -113,28 +112,20 @@ class Run(RunFolder):
 
     def _decide(self, wishes: Wishes, pairs: Pairs, tokenizer: Tokenizer) -> RunConfig:
         """What the machine and the amount of text decide: precision, and steps for a time or for epochs."""
-        keep_memory()
         config = choose(wishes, pairs, joint=tokenizer.joint)
-        train, valid = self._objectives(config, tokenizer)
-        alone = Team(device=self.team.device)  # the other processes wait
-        precision = config.training.precision
 
-        def trial() -> Model:
-            model = build(config.model, tokenizer.vocabulary, seed=config.training.seed)
-            freeze(model, config.training.freeze)
-            return model
+        def new_model() -> Model:
+            return build(config.model, tokenizer.vocabulary, seed=config.training.seed)
 
-        trial()  # a part that cannot be frozen is better known now
-        if precision == "auto":
-            precision, why = measure_precision(config, trial(), tokenizer, train, alone)
-            self.console.print(f"precision: {why}", highlight=False)
-        steps = steps_of_epochs(train, wishes.epochs) if wishes.epochs else None
-        if wishes.minutes:
-            seconds = 60 * wishes.minutes
-            with self.console.status("measuring the speed ..."):
-                measured = probe(config, trial(), tokenizer, train, valid, alone, min(20.0, 0.05 * seconds))
-            steps = measured.steps_in(SLACK * seconds * self.team.size, config.training.validate_every)
-            self.console.print(f"{wishes.minutes:g} minutes: {steps:,} steps", highlight=False)
+        precision, steps = measure(
+            config,
+            wishes,
+            new_model,
+            tokenizer,
+            *self._objectives(config, tokenizer),
+            self.team,
+            self.console,
+        )
         config = choose(wishes, pairs, joint=tokenizer.joint, steps=steps)
         training = config.training.model_copy(update={"precision": precision})
         return config.model_copy(update={"training": training})

@@ -85,7 +85,7 @@ class RunFolder(ABC):
     def _train(self, tensorboard: bool) -> bool:
         keep_memory()
         config, model, tokenizer, train, valid = self.open()
-        with Display(self.console, config.training.steps) as display:
+        with Display(self.console, config.training.steps, train.words) as display:
             trainer = Trainer(self.folder, config, model, tokenizer, train, valid, display, self.team)
             trainer.resume()
             if trainer.progress.finished:
@@ -99,7 +99,7 @@ class RunFolder(ABC):
         if not (wanted and self.team.leads):
             yield
             return
-        board = TensorBoard(self.folder, trainer.progress.step)
+        board = TensorBoard(self.folder, trainer.progress.step, trainer.train_data.words)
         trainer.watcher = Everyone(trainer.watcher, board)
         try:
             yield

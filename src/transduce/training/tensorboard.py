@@ -6,13 +6,14 @@ from pathlib import Path
 
 from transduce.errors import DependencyError, TrainingError
 from transduce.training.checkpoint import Progress
+from transduce.training.objective import TEXT, Words
 from transduce.training.validation import Validation
 
 
 class TensorBoard:
     """A `transduce.training.trainer.Watcher` that writes scalars, for ``tensorboard --logdir RUN``."""
 
-    def __init__(self, folder: Path, step: int = 0) -> None:
+    def __init__(self, folder: Path, step: int = 0, words: Words = TEXT) -> None:
         """``step`` is where the run goes on: what an earlier process wrote after it is hidden."""
         try:
             from torch.utils.tensorboard import SummaryWriter
@@ -20,6 +21,7 @@ class TensorBoard:
             raise DependencyError(
                 "tracking needs tensorboard, which is not installed", "run: pip install 'transduce[track]'"
             ) from None
+        self._words = words
         place = folder / "tensorboard"
         try:
             # Hides this step too: what was written at the checkpoint itself is still right.
@@ -40,21 +42,21 @@ class TensorBoard:
         """See `transduce.training.trainer.Watcher`."""
         if "loss" not in metrics:  # of a validation, which `validated` hears of too
             return
-        figures = {**metrics, "perplexity": math.exp(min(metrics["nll"], 100))}
+        figures = {**metrics}
+        if self._words.perplexity:
+            figures["perplexity"] = math.exp(min(metrics["nll"], 100))
         now = time.monotonic()
         if self._last is not None:
             then, tokens = self._last
-            figures["tokens_per_second"] = (progress.tokens - tokens) / max(now - then, 1e-9)
+            figures[f"{self._words.unit}s_per_second"] = (progress.tokens - tokens) / max(now - then, 1e-9)
         self._last = (now, progress.tokens)
         self._write("train", figures, progress.step)
 
     def validated(self, progress: Progress, validation: Validation) -> None:
         """See `transduce.training.trainer.Watcher`."""
-        figures = {
-            "loss": validation.loss,
-            "perplexity": validation.perplexity,
-            "accuracy": validation.accuracy,
-        }
+        figures = {"loss": validation.loss, "accuracy": validation.accuracy}
+        if self._words.perplexity:
+            figures["perplexity"] = validation.perplexity
         self._write("valid", figures, progress.step)
         self._last = (time.monotonic(), progress.tokens)  # validating is no training time
 

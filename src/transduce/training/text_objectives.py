@@ -16,11 +16,18 @@ from transduce.errors import DataError
 from transduce.models.bert import Bert
 from transduce.models.gpt import Gpt
 from transduce.training.loss import Loss, chunked_loss
-from transduce.training.objective import Indices
+from transduce.training.objective import Indices, Words
+
+PLAIN_TEXT = Words("text", "token", perplexity=True, ignored="the model ignores what it reads.")
+CLASSES = Words(
+    "text", "text", perplexity=False, ignored="the model ignores its texts. Are the labels right?"
+)
 
 
 class _OneText:
     """Examples of one text each, in batches of like length; nothing to exchange for a blind loss."""
+
+    words = PLAIN_TEXT
 
     def __init__(self, texts: Sequences, training: TrainingConfig) -> None:
         self.texts, self.training = texts, training
@@ -104,6 +111,8 @@ class MaskedTokens(_OneText):
 
 class TextClasses(_OneText):
     """Tell the class of a text. Sources are texts, and each target is the number of a class."""
+
+    words = CLASSES
 
     def __init__(self, pairs: Pairs, training: TrainingConfig) -> None:
         super().__init__(pairs.source, training)

@@ -22,16 +22,12 @@ from transduce.data.rows import Rows
 from transduce.data.tokenizer import Kind, Side, Tokenizer
 from transduce.data.wordpiece import train_wordpiece
 from transduce.errors import DataError
-from transduce.machine import keep_memory
 from transduce.models.build import build
 from transduce.models.protocol import Model
-from transduce.training.choices import Wishes, steps_of_epochs
-from transduce.training.distributed import Team
+from transduce.training.choices import Wishes
+from transduce.training.decide import measure
 from transduce.training.lock import alone_in
 from transduce.training.objective import Objective
-from transduce.training.optimizer import freeze
-from transduce.training.probe import measure_precision, probe
-from transduce.training.run import SLACK
 from transduce.training.run_folder import RunFolder
 from transduce.training.text_choices import choose, choose_model
 from transduce.training.text_objectives import LanguageModel, MaskedTokens, mask_of
@@ -142,28 +138,15 @@ class TextRun(RunFolder):
         self, wishes: Wishes, model: GptConfig | BertConfig, tokenizer: Tokenizer, tokens: int
     ) -> RunConfig:
         """What the machine and the amount of text decide: precision, and steps for a time or for epochs."""
-        keep_memory()
         config = choose(wishes, model, tokens)
         train, valid = (self.objective(part, config, tokenizer) for part in ("train", "valid"))
-        alone = Team(device=self.team.device)  # the other processes wait
-        precision = config.training.precision
 
-        def trial() -> Model:
-            new = build(config.model, tokenizer.vocabulary, seed=config.training.seed)
-            freeze(new, config.training.freeze)
-            return new
+        def new_model() -> Model:
+            return build(config.model, tokenizer.vocabulary, seed=config.training.seed)
 
-        trial()  # a part that cannot be frozen is better known now
-        if precision == "auto":
-            precision, why = measure_precision(config, trial(), tokenizer, train, alone)
-            self.console.print(f"precision: {why}", highlight=False)
-        steps = steps_of_epochs(train, wishes.epochs) if wishes.epochs else None
-        if wishes.minutes:
-            seconds = 60 * wishes.minutes
-            with self.console.status("measuring the speed ..."):
-                measured = probe(config, trial(), tokenizer, train, valid, alone, min(20.0, 0.05 * seconds))
-            steps = measured.steps_in(SLACK * seconds * self.team.size, config.training.validate_every)
-            self.console.print(f"{wishes.minutes:g} minutes: {steps:,} steps", highlight=False)
+        precision, steps = measure(
+            config, wishes, new_model, tokenizer, train, valid, self.team, self.console
+        )
         config = choose(wishes, model, tokens, steps)
         training = config.training.model_copy(update={"precision": precision})
         return config.model_copy(update={"training": training})

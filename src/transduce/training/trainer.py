@@ -189,10 +189,10 @@ class Trainer:
             except (RuntimeError, MemoryError) as error:
                 if not _is_out_of_memory(error):
                     raise
-                largest = max(map(len, parts))
+                largest, example = max(map(len, parts)), self.train_data.words.example
             if largest == 1 or self.team.size > 1:
                 raise TrainingError(
-                    f"memory does not suffice for {'a single pair' if largest == 1 else 'a batch'}",
+                    f"memory does not suffice for {f'a single {example}' if largest == 1 else 'a batch'}",
                     "set a smaller max_tokens in run.toml and go on with --resume, or train a smaller model",
                 )
             if self.team.device.type == "cuda":
@@ -200,8 +200,9 @@ class Trainer:
             self.generator.set_state(random)
             self.progress.parts *= 2
             self.watcher.say(
-                f"memory did not suffice for {largest} pairs at once: from step {self.progress.step:,} on, "
-                f"batches are computed in {self.progress.parts} parts, with the same gradients"
+                f"memory did not suffice for {largest} {example}s at once: from step "
+                f"{self.progress.step:,} on, batches are computed in {self.progress.parts} parts, "
+                "with the same gradients"
             )
 
     def _add_gradients(self, shares: list[Share]) -> tuple[float, float, int]:
@@ -274,8 +275,8 @@ class Trainer:
             )
         if validation.ignores_its_source and progress.step > max(EARLY, 2 * training.warmup):
             self.watcher.say(
-                "the model ignores its source: other sources would do as well. Are the files aligned? "
-                "(transduce check tells.) If so, a lower learning rate, longer warm-up or pre-norm may help"
+                f"{self.train_data.words.ignored} If so, a lower learning rate, longer warm-up or pre-norm "
+                "may help"
             )
         self.save()
 

@@ -1,0 +1,198 @@
+"""Images from files: a folder by class, idx files, a NumPy archive; single ones to be classified."""
+
+import gzip
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from transduce.data.images import Images, Pixels
+from transduce.errors import DataError, DependencyError
+
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
+_GREY = {"1", "L", "LA"}
+_KINDS = "a folder of images by class, an idx file of images, or an .npz with images and labels"
+
+
+def read_images(
+    path: str | Path, *, size: tuple[int, int] | None = None, channels: int | None = None
+) -> Images:
+    """Whichever of these it is: a folder with a folder a class, an idx file, an .npz.
+
+    The images of a folder are brought to ``size`` (height, width) and ``channels`` if these are given, and
+    must be of one size otherwise; those of files are what they are.
+    """
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise DataError(f"{path} does not exist", f"give {_KINDS}")
+    if path.is_dir():
+        return _read_folder(path, size, channels)
+    found = _read_npz(path) if path.suffix == ".npz" else _read_idx_pair(path)
+    wanted = (*(size or found.size), channels or found.channels)
+    if wanted != (*found.size, found.channels):
+        raise DataError(
+            f"the images in {path} are {_shape((*found.size, found.channels))}, not {_shape(wanted)}",
+            "give others, or a model for these",
+        )
+    return found
+
+
+def read_for_model(paths: Sequence[Path], size: tuple[int, int], channels: int) -> Pixels:
+    """Image files as a model wants them: (images, height, width, channels)."""
+    return np.stack([_as_channels(_read_image(path, size), channels, path) for path in paths])
+
+
+def list_images(paths: Sequence[Path]) -> list[Path]:
+    """The files among these, and the images in the folders among them."""
+    found: list[Path] = []
+    for path in paths:
+        inside = _files(path) if path.is_dir() else [path]
+        if not inside:
+            raise DataError(f"there is no image in {path}", f"known kinds: {', '.join(sorted(SUFFIXES))}")
+        found += inside
+    return found
+
+
+def _read_folder(folder: Path, size: tuple[int, int] | None, channels: int | None) -> Images:
+    places = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    if not places:
+        raise DataError(f"{folder} has no folders in it", "put the images of each class into one of its own")
+    read: list[Pixels] = []
+    paths: list[Path] = []
+    labels: list[int] = []
+    for number, place in enumerate(places):
+        for path in list_images([place]):
+            image = _read_image(path, size)
+            if read and image.shape[:2] != read[0].shape[:2]:
+                raise DataError(
+                    f"{path} is {_shape(image.shape[:2])}, but {paths[0]} is {_shape(read[0].shape[:2])}",
+                    "give --size to bring all to one size",
+                )
+            read.append(image)
+            paths.append(path)
+            labels.append(number)
+    channels = channels or max(image.shape[2] for image in read)
+    pixels = np.stack([_as_channels(image, channels, path) for image, path in zip(read, paths, strict=True)])
+    return Images(pixels, np.array(labels, dtype=np.int64), [place.name for place in places])
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+    )
+
+
+def _read_image(path: Path, size: tuple[int, int] | None) -> Pixels:
+    """(height, width, 1 or 3), turned as the camera was held."""
+    try:
+        from PIL import Image, ImageOps
+    except ImportError:
+        raise DependencyError(
+            "image files need Pillow, which is not installed", "run: pip install 'transduce[vision]'"
+        ) from None
+    try:
+        with Image.open(path) as opened:
+            image = ImageOps.exif_transpose(opened)
+            if image.mode[0] in "IF":
+                raise DataError(f"{path} has more than 8 bits a channel", "convert it to 8 bits")
+            image = image.convert("L" if image.mode in _GREY else "RGB")
+            if size is not None and image.size != size[::-1]:
+                image = image.resize(size[::-1], Image.Resampling.BILINEAR)
+            pixels: Pixels = np.asarray(image, dtype=np.uint8)
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist", "check the path") from None
+    except (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError) as error:
+        said = str(error).replace(f" {str(path)!r}", "")
+        raise DataError(f"{path} cannot be read as an image: {said}", "remove it or replace it") from error
+    return pixels.reshape(*pixels.shape[:2], -1)
+
+
+def _as_channels(image: Pixels, channels: int, path: Path) -> Pixels:
+    """Grey and colours into each other."""
+    if image.shape[2] == channels:
+        return image
+    if image.shape[2] == 1 and channels == 3:
+        return np.repeat(image, 3, axis=2)
+    if channels == 1:
+        grey: Pixels = np.rint(image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)  # as Pillow does
+        return grey[..., None]
+    raise DataError(
+        f"{path} has {image.shape[2]} channels, but {channels} are wanted", "files can give 1 or 3"
+    )
+
+
+def _read_npz(path: Path) -> Images:
+    """``images`` (n, height, width) or (n, height, width, channels) bytes, ``labels`` (n,), ``classes``."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            parts = {name: archive[name] for name in ("images", "labels", "classes") if name in archive}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path} cannot be read: {error}", "write it with numpy.savez, no objects") from error
+    for name in ("images", "labels"):
+        if name not in parts:
+            raise DataError(f"{path} has no array {name!r}", "write it with numpy.savez(images=…, labels=…)")
+    names = [str(name) for name in parts["classes"]] if "classes" in parts else None
+    return _checked(path, parts["images"], parts["labels"], names)
+
+
+def _read_idx_pair(path: Path) -> Images:
+    """The labels are beside the images, by the name that data sets of this kind have."""
+    name = path.name.replace("images", "labels").replace("idx3", "idx1").replace("idx4", "idx1")
+    beside = path.with_name(name)
+    if beside == path:
+        raise DataError(f"{path} is of no known kind", f"give {_KINDS} (…images-idx3-ubyte)")
+    images, labels = read_idx(path), None
+    for candidate in (beside, Path(f"{beside}.gz"), Path(str(beside).removesuffix(".gz"))):
+        if candidate.exists():
+            labels = read_idx(candidate)
+            break
+    if labels is None:
+        raise DataError(f"the labels of {path} are not beside it", f"they should be in {beside}")
+    return _checked(path, images, labels, None)
+
+
+def read_idx(path: Path) -> npt.NDArray[np.uint8]:
+    """An array of bytes in the format of MNIST, plain or gzip."""
+    try:
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot read {path}: {error}", "copy the file again") from error
+    if len(data) < 4 or data[:3] != b"\x00\x00\x08":
+        raise DataError(f"{path} is no idx file of bytes", f"give {_KINDS}")
+    begin = 4 + 4 * data[3]
+    shape = struct.unpack(f">{data[3]}I", data[4:begin]) if len(data) >= begin else (-1,)
+    if len(data) - begin != int(np.prod(shape, dtype=object)):
+        raise DataError(f"{path} is cut off, or longer than it says", "copy the file again")
+    return np.frombuffer(data, dtype=np.uint8, offset=begin).reshape(shape)
+
+
+def _checked(
+    path: Path, images: npt.NDArray[Any], labels: npt.NDArray[Any], names: list[str] | None
+) -> Images:
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.ndim != 4 or images.dtype != np.uint8 or 0 in images.shape:
+        raise DataError(
+            f"{path} holds {images.dtype} of shape {images.shape} as images",
+            "they should be uint8, (images, height, width) or (images, height, width, channels)",
+        )
+    if labels.shape != (len(images),) or labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise DataError(
+            f"{path}: {len(images)} images, but labels are {labels.dtype} of shape {labels.shape}",
+            "give a class number, counted from 0, for each image",
+        )
+    found = Images(images, labels.astype(np.int64), [str(n) for n in range(int(labels.max()) + 1)])
+    return found if names is None else found.named(names)
+
+
+def _shape(sizes: Sequence[int]) -> str:
+    return "×".join(map(str, sizes))

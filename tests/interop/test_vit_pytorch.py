@@ -1,0 +1,63 @@
+import pytest
+import torch
+
+from transduce.config import ViTConfig
+from transduce.data.image_files import read_images
+from transduce.errors import ArtifactError, ConfigError
+from transduce.evaluation.images import evaluate_images
+from transduce.interop.torch_pickle import read_state
+from transduce.interop.vit_pytorch import export_vit, import_vit, vit_from_state
+from transduce.models.build import build
+
+
+def small(seed=0, **changes):
+    sizes = {"image_size": 8, "patch_size": 4, "channels": 3, "classes": 5, "qkv_bias": False}
+    config = ViTConfig(**{**sizes, "layers": 2, "d_model": 12, "d_ff": 20, "heads": 3, **changes})
+    model = build(config, seed=seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def test_real_weights_get_the_same_number_right(shared):
+    """9,721 of MNIST's 10,000 test images: the figure that came with the weights."""
+    state = read_state(shared / "weights" / "vit-mnist" / "vit_mnist_gpu.pt")
+    model = vit_from_state(state, heads=4, activation="relu", mean=[0.1307], std=[0.3081])
+    assert (model.config.size, model.config.patch_size, model.config.layers) == ((28, 28), 4, 6)
+    assert (model.config.d_model, model.config.d_k, model.config.d_ff) == (64, 64, 128)
+    found = evaluate_images(model, read_images(shared / "data" / "mnist" / "t10k-images-idx3-ubyte.gz"))
+    assert (found.correct, found.images) == (9721, 10_000)
+
+
+@pytest.mark.parametrize("changes", [{}, {"d_k": 5, "d_v": 5}, {"channels": 1, "image_size": [8, 16]}])
+def test_there_and_back(changes):
+    model, other = small(**changes), small(seed=1, **changes)
+    state = export_vit(model)
+    assert state["pos_embedding"].shape == (1, model.config.grid[0] * model.config.grid[1] + 1, 12)
+    assert state["cls_token"].shape == (1, 1, 12)
+    import_vit(other, state)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, other.get_parameter(name)), name
+
+
+def test_sizes_are_told_from_the_weights():
+    model = small()
+    other = vit_from_state(export_vit(model), heads=3, channels=3)
+    images = torch.rand(2, 8, 8, 3)
+    assert torch.equal(model(images), other(images))
+
+
+def test_unfit_weights_are_refused():
+    model = small()
+    state = export_vit(model)
+    with pytest.raises(ValueError, match=r"differ in 1 tensors, the first is transformer\.norm\.weight"):
+        import_vit(model, {**state, "transformer.norm.weight": torch.ones(12)})  # of a later version
+    with pytest.raises(ValueError, match=r"pos_embedding is \(9, 12\), but \(5, 12\) is needed"):
+        import_vit(model, {**state, "pos_embedding": torch.zeros(1, 9, 12)})
+    with pytest.raises(ArtifactError, match="no weights of vit-pytorch"):
+        vit_from_state({"weight": torch.zeros(2)}, heads=1)
+    with pytest.raises(ConfigError, match=r"vit-pytorch has norm = 'pre', but the model has 'post'"):
+        export_vit(small(norm="post"))
+    with pytest.raises(ConfigError, match="pooling = 'class'"):
+        export_vit(small(pooling="mean"))
