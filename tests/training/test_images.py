@@ -189,7 +189,7 @@ def test_text_and_images_do_not_mix(tmp_path, archive):
     with pytest.raises(TrainingError, match="is a run on images, for which there is no report"):
         write_report(tmp_path / "run")
     with pytest.raises(ConfigError, match="'vit' reads images, not text; use transduce vision train"):
-        Wishes(family="vit")
+        Wishes(family="vit").limit(10)
     with pytest.raises(ConfigError, match="'vit' reads images, not text"):
         Wishes(config=config()).limit(10)
 
