@@ -103,7 +103,7 @@ def test_a_translator_is_all_it_needs():
     found = inspect_with(translator, ENGLISH)
     assert len(found.candidates) == 2
     assert found.target == next(translator.translate([ENGLISH])).text
-    with pytest.raises(TransduceError, match="a str has no heads to look at"):
+    with pytest.raises(TransduceError, match="a str cannot be looked into"):
         inspect_with(replace(translator, model="no model"), ENGLISH)
 
 

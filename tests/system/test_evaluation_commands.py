@@ -2,26 +2,17 @@
 
 import json
 import math
-import subprocess
 import sys
 
 import pytest
 
+from inside import run
 from transduce.cli.main import main
 
 CONFIG = (
     "[model]\nencoder_layers = 1\ndecoder_layers = 1\nd_model = 16\nd_ff = 16\nheads = 2\n"
     "[training]\nsteps = 4\nwarmup = 2\nvalidate_every = 2\naverage = 1\n"
 )
-
-
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "transduce", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
 """``transduce lm`` and ``transduce mlm``, as a user runs them."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+
+from inside import run
 
 CONFIG = """
 [model]
@@ -19,16 +19,6 @@ max_length = 16
 precision = "float32"
 max_tokens = 256
 """
-
-
-def run(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "transduce", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        **options,
-    )
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import torch
 
 import transduce
 from builders import small_config
+from inside import run
 from transduce.data.tokenizer import train
 from transduce.models.build import build
 
@@ -26,11 +27,6 @@ def folder(tmp_path_factory):
     transduce.save(build(small_config(), TOKENIZER.vocabulary, seed=2), folder / "other", TOKENIZER)
     (folder / "in").write_text("the fox\n\nlazy\n")
     return folder
-
-
-def run(*arguments, **options):
-    command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 @pytest.mark.parametrize(
@@ -121,17 +117,18 @@ def test_a_conversation(folder):
     os.close(follower)
     shown = ""
 
-    def until(words):
+    def until(prompts):
+        """It has asked so often for a line."""
         nonlocal shown
         end = time.monotonic() + 60
-        while words not in shown and time.monotonic() < end:
+        while shown.count("\n> ") < prompts and time.monotonic() < end:
             shown += os.read(leader, 4096).decode(errors="replace")
-        assert words in shown
+        assert shown.count("\n> ") == prompts
 
-    until("> ")
+    until(1)
     os.write(leader, b"the fox\n")
-    until("</s>")
-    until("\n> ")  # it asks for the next line
+    until(2)
+    assert "</s>" in shown  # the picture
     os.write(leader, b"\x04")
     assert process.wait(timeout=60) == 0
     os.close(leader)
