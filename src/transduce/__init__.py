@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from transduce.config import RnnConfig, RunConfig, TransformerConfig, Vocabulary, preset
     from transduce.decoding.translator import Translator
     from transduce.errors import TransduceError
+    from transduce.inspection.capture import inspect
     from transduce.models.rnn import Rnn
     from transduce.models.transformer import Transformer
     from transduce.training.train import train
@@ -27,6 +28,7 @@ __all__ = [
     "TransformerConfig",
     "Translator",
     "Vocabulary",
+    "inspect",
     "load",
     "preset",
     "save",
@@ -42,6 +44,7 @@ _HOMES = {
     "TransformerConfig": "config",
     "Translator": "decoding.translator",
     "Vocabulary": "config",
+    "inspect": "inspection.capture",
     "load": "artifact",
     "preset": "config",
     "save": "artifact",

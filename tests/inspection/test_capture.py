@@ -8,7 +8,7 @@ from transduce.decoding.settings import SearchSettings
 from transduce.decoding.trace import Branch
 from transduce.decoding.translator import Translator
 from transduce.errors import DataError, TransduceError
-from transduce.inspection.capture import inspect_sentence, inspect_with, winning_branches
+from transduce.inspection.capture import inspect, inspect_sentence, winning_branches
 from transduce.nn.attention import SelfAttention, scaled_dot_product_attention
 
 
@@ -100,11 +100,11 @@ def test_what_cannot_be_inspected():
 def test_a_translator_is_all_it_needs():
     model, tokenizer = model_for(ENGLISH, GERMAN)
     translator = Translator(model, tokenizer, SearchSettings(beam=2, extra_length=3))
-    found = inspect_with(translator, ENGLISH)
+    found = inspect(translator, ENGLISH)
     assert len(found.candidates) == 2
     assert found.target == next(translator.translate([ENGLISH])).text
     with pytest.raises(TransduceError, match="a str cannot be looked into"):
-        inspect_with(replace(translator, model="no model"), ENGLISH)
+        inspect(replace(translator, model="no model"), ENGLISH)
 
 
 def test_notebooks_get_a_frame():

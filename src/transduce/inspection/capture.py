@@ -21,7 +21,7 @@ from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer
 
 
-def inspect_with(translator: Translator, source: str, target: str | None = None) -> Inspection:
+def inspect(translator: Translator, source: str, target: str | None = None) -> Inspection:
     """See `inspect_sentence`; the search is the translator's."""
     model = translator.model
     if not isinstance(model, Transformer | Rnn):
