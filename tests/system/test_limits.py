@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-import transduce.training.run
+import transduce.training.decide
 import transduce.training.run_folder
 from transduce.config import RunConfig, TrainingConfig, TransformerConfig
 from transduce.data.corpus import AlignedFiles, Corpus
@@ -31,7 +31,7 @@ config = RunConfig(
 run = Run(text / f"run-{room}", Console(width=200))
 corpus = Corpus((AlignedFiles(text / "a", text / "a"),))
 # The limit is one of addresses, not of memory: what is kept for later would count.
-transduce.training.run.keep_memory = transduce.training.run_folder.keep_memory = lambda: None
+transduce.training.decide.keep_memory = transduce.training.run_folder.keep_memory = lambda: None
 run.prepare(Inputs(corpus, tokenizer="char", examined=False), Wishes(config))
 in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (in_use + (room << 20), -1))
