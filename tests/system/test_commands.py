@@ -223,6 +223,7 @@ def test_demo(tmp_path):
     assert result.returncode == 0, result.stderr
     assert "came out exactly right" in result.stdout
     assert "transduce train --source" in result.stdout
+    assert "<html" in (tmp_path / "demo" / "attention.html").read_text(encoding="utf-8")
 
 
 def test_plan_says_what_a_run_will_take(text):

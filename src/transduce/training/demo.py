@@ -13,6 +13,7 @@ from transduce.config import RunConfig, TrainingConfig, TransformerConfig
 from transduce.data.corpus import Corpus
 from transduce.decoding.translator import Translator
 from transduce.errors import TrainingError
+from transduce.inspection.capture import inspect
 from transduce.tasks.dates import date_pairs
 from transduce.tasks.numbers import number_pairs
 from transduce.tasks.sequences import copy_pairs, reverse_pairs
@@ -68,8 +69,11 @@ def demo(task: str, out: Path | None, steps: int, console: Console) -> float:
     said = [translation.text for translation in translator.translate(unseen)]
     right = sum(one == other for one, other in zip(said, unseen.values(), strict=True)) / len(unseen)
     _show(list(unseen.items()), said, console)
+    page = folder / "attention.html"
+    inspect(translator, next(iter(unseen))).save(page)
     console.print(
         f"{right:.1%} of {len(unseen)} texts that it had never seen came out exactly right.\n"
+        f"What it looks at while it translates, to open in a browser: {page}\n"
         f"The model is in {run.folder / 'final'}. With your own text, two files that go line by line:\n"
         "  transduce train --source mine.src --target mine.tgt --out runs/mine\n"
         "  transduce translate runs/mine/final --input new.src",
