@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -32,6 +32,7 @@ from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer
 from transduce.models.vit import ViT
 
+ModelT = TypeVar("ModelT", bound=Model)
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _FLOATS = {"F64", "F32", "F16", "BF16"}
@@ -107,34 +108,25 @@ def load_text_to_text(folder: str | Path, *, precision: Precision = "float32") -
 
 def load_gpt(folder: str | Path) -> Gpt:
     """The same, of a language model."""
-    model = load(folder)
-    if not isinstance(model, Gpt):
-        raise ArtifactError(
-            f"{folder} holds a model of family {model.config.family!r}, not a language model",
-            "give the folder of a gpt: transduce lm train makes one",
-        )
-    return model
+    made_by = "give the folder of a gpt: transduce lm train makes one"
+    return _load_kind(folder, Gpt, "not a language model", made_by)
 
 
 def load_bert(folder: str | Path) -> Bert:
     """The same, of a model of masked text."""
-    model = load(folder)
-    if not isinstance(model, Bert):
-        raise ArtifactError(
-            f"{folder} holds a model of family {model.config.family!r}, not one of masked text",
-            "give the folder of a bert: transduce mlm train makes one",
-        )
-    return model
+    made_by = "give the folder of a bert: transduce mlm train makes one"
+    return _load_kind(folder, Bert, "not one of masked text", made_by)
 
 
 def load_vit(folder: str | Path) -> ViT:
     """The same, of a model that reads images."""
+    return _load_kind(folder, ViT, "which reads no images", "give the folder of a vit")
+
+
+def _load_kind(folder: str | Path, kind: type[ModelT], fault: str, remedy: str) -> ModelT:
     model = load(folder)
-    if not isinstance(model, ViT):
-        raise ArtifactError(
-            f"{folder} holds a model of family {model.config.family!r}, which reads no images",
-            "give the folder of a vit",
-        )
+    if not isinstance(model, kind):
+        raise ArtifactError(f"{folder} holds a model of family {model.config.family!r}, {fault}", remedy)
     return model
 
 

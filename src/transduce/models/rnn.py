@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 
 from transduce.config import RnnConfig, Vocabulary
-from transduce.errors import ConfigError
+from transduce.models.embeddings import share_embeddings
 from transduce.models.protocol import AttentionWeights, Model
 from transduce.nn.attention import AdditiveAttention, MultiplicativeAttention
 from transduce.nn.dropout import Dropout
-from transduce.nn.embedding import Embedding
 from transduce.nn.recurrent import RecurrentEncoder, RecurrentEncoderLayer, RecurrentLayer, RecurrentMemory
 from transduce.nn.recurrent_decoder import AttentiveLayer, RecurrentDecoder, RecurrentState
 
@@ -28,18 +27,9 @@ class Rnn(Model):
             raise TypeError(f"give an RnnConfig, such as preset('rnn').model, not a {type(config).__name__}")
         self.config = config
         self.vocabulary = vocabulary
-        if config.share == "all" and vocabulary.source != vocabulary.target:
-            raise ConfigError(
-                f"share = 'all' needs one vocabulary, but there are {vocabulary.source} source "
-                f"and {vocabulary.target} target tokens",
-                "set share = 'target'",
-            )
-        width = config.d_model
-        self.source_embedding = Embedding(vocabulary.source, width)
-        self.target_embedding = (
-            self.source_embedding if config.share == "all" else Embedding(vocabulary.target, width)
+        self.source_embedding, self.target_embedding, self.output = share_embeddings(
+            vocabulary, config.d_model, config.share
         )
-        self.output = Embedding(vocabulary.target, width) if config.share == "none" else self.target_embedding
         self.dropout = Dropout(config.dropout)
         self.encoder = _encoder(config)
         self.decoder = _decoder(config)

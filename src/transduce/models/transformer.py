@@ -8,12 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from transduce.config import TransformerConfig, Vocabulary
-from transduce.errors import ConfigError
+from transduce.models.embeddings import share_embeddings
 from transduce.models.protocol import AttentionWeights, Model
 from transduce.nn.attention import EncoderDecoderAttention, MultiHeadAttention, SelfAttention
 from transduce.nn.decoder import Decoder, DecoderLayer
 from transduce.nn.dropout import Dropout
-from transduce.nn.embedding import Embedding
 from transduce.nn.encoder import Encoder, EncoderLayer
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.hashed import HashedSelfAttention
@@ -46,18 +45,9 @@ class Transformer(Model):
             )
         self.config = config
         self.vocabulary = vocabulary
-        if config.share == "all" and vocabulary.source != vocabulary.target:
-            raise ConfigError(
-                f"share = 'all' needs one vocabulary, but there are {vocabulary.source} source "
-                f"and {vocabulary.target} target tokens",
-                "set share = 'target'",
-            )
-        width = config.d_model
-        self.source_embedding = Embedding(vocabulary.source, width)
-        self.target_embedding = (
-            self.source_embedding if config.share == "all" else Embedding(vocabulary.target, width)
+        self.source_embedding, self.target_embedding, self.output = share_embeddings(
+            vocabulary, config.d_model, config.share
         )
-        self.output = Embedding(vocabulary.target, width) if config.share == "none" else self.target_embedding
         self.source_positions = _positions(config)
         self.target_positions = _positions(config)
         self.dropout = Dropout(config.dropout)
