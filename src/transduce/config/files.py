@@ -1,0 +1,80 @@
+"""Run files, in TOML."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from transduce.config.presets import preset
+from transduce.config.run import RunConfig
+from transduce.config.validation import validate
+from transduce.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def read_toml(path: str | Path) -> RunConfig:
+    """A run file. Its ``preset`` (``base`` if none) is where it starts; its tables change that."""
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 at byte {error.start}", "save it as UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", "correct it there") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}", "check the path") from error
+    return resolve(data, where=str(path))
+
+
+def write_toml(config: RunConfig, path: str | Path) -> None:
+    """Write a run file that `read_toml` reads back as the same configuration."""
+    path = Path(path)
+    new = path.with_name(f".{path.name}.new")  # renamed when it is whole: a killed process leaves the old one
+    try:
+        with new.open("wb") as file:
+            tomli_w.dump(config.model_dump(exclude_none=True), file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}", "choose another place") from error
+
+
+def resolve(data: Mapping[str, Any], *, where: str) -> RunConfig:
+    """Put the tables of ``data`` over its preset. ``where`` names the place in errors."""
+    tables = dict(data)
+    try:
+        named = "preset" in tables
+        begin = preset(tables.pop("preset", "base"))
+        if named:
+            _check_family(begin.model.family, tables.get("model"))
+        # Only what was chosen counts as set: the rest may yet be chosen to suit the text.
+        start = {
+            **begin.model_dump(exclude_unset=True),
+            **({"model": begin.model.model_dump()} if named else {}),
+        }
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error.problem}", error.remedy) from None
+    for name, table in tables.items():
+        inherited = start.get(name, {}) if name in RunConfig.model_fields else None
+        start[name] = (
+            {**inherited, **table} if isinstance(inherited, dict) and isinstance(table, dict) else table
+        )
+    return validate(RunConfig, start, where=where)
+
+
+def _check_family(family: str, table: object) -> None:
+    """The sizes of a preset are those of its family."""
+    wanted = table.get("family", family) if isinstance(table, dict) else family
+    if wanted != family:
+        raise ConfigError(
+            f"the preset is a {family}, but model.family = {wanted!r}",
+            "choose a preset of that family, or leave the preset out",
+        )

@@ -1,0 +1,54 @@
+"""Configurations by name: the rows of Table 3, and sizes that are often wanted."""
+
+from transduce.config.families import BertConfig, GptConfig, RnnConfig, TransformerConfig
+from transduce.config.run import RunConfig, TrainingConfig
+from transduce.config.validation import suggest
+from transduce.errors import ConfigError
+
+PRESETS: dict[str, RunConfig] = {
+    "tiny": RunConfig(
+        model=TransformerConfig(encoder_layers=4, decoder_layers=4, d_model=128, d_ff=256, heads=4)
+    ),
+    "small": RunConfig(
+        model=TransformerConfig(encoder_layers=3, decoder_layers=3, d_model=256, d_ff=1024, heads=4)
+    ),
+    "base": RunConfig(),
+    # Table 3: each row changes this about base.
+    "A1": RunConfig(model=TransformerConfig(heads=1)),
+    "A2": RunConfig(model=TransformerConfig(heads=4)),
+    "A3": RunConfig(model=TransformerConfig(heads=16)),
+    "A4": RunConfig(model=TransformerConfig(heads=32)),
+    "B1": RunConfig(model=TransformerConfig(d_k=16)),
+    "B2": RunConfig(model=TransformerConfig(d_k=32)),
+    "C1": RunConfig(model=TransformerConfig(encoder_layers=2, decoder_layers=2)),
+    "C2": RunConfig(model=TransformerConfig(encoder_layers=4, decoder_layers=4)),
+    "C3": RunConfig(model=TransformerConfig(encoder_layers=8, decoder_layers=8)),
+    "C4": RunConfig(model=TransformerConfig(d_model=256)),
+    "C5": RunConfig(model=TransformerConfig(d_model=1024)),
+    "C6": RunConfig(model=TransformerConfig(d_ff=1024)),
+    "C7": RunConfig(model=TransformerConfig(d_ff=4096)),
+    "D1": RunConfig(model=TransformerConfig(dropout=0.0)),
+    "D2": RunConfig(model=TransformerConfig(dropout=0.2)),
+    "D3": RunConfig(training=TrainingConfig(label_smoothing=0.0)),
+    "D4": RunConfig(training=TrainingConfig(label_smoothing=0.2)),
+    "E": RunConfig(model=TransformerConfig(positions="learned")),
+    "big": RunConfig(
+        model=TransformerConfig(d_model=1024, d_ff=4096, heads=16, dropout=0.3),
+        training=TrainingConfig(steps=300_000),
+    ),
+    # What the Transformer grew out of, about as large as small.
+    "rnn": RunConfig(model=RnnConfig(d_model=256, d_hidden=256)),
+    "rnn-plain": RunConfig(model=RnnConfig(d_model=256, d_hidden=256, attention="none")),
+    # What grew out of it: the decoder alone, and the encoder alone.
+    "gpt": RunConfig(model=GptConfig()),
+    "gpt-small": RunConfig(model=GptConfig(layers=4, d_model=256, d_ff=1024, heads=4, max_length=256)),
+    "bert": RunConfig(model=BertConfig()),
+    "bert-small": RunConfig(model=BertConfig(layers=4, d_model=256, d_ff=1024, heads=4, max_length=128)),
+}
+
+
+def preset(name: str) -> RunConfig:
+    """A configuration by name: ``small``, ``base``, or ``A1`` … ``E`` of Table 3, ``rnn``, among others."""
+    if not isinstance(name, str) or name not in PRESETS:
+        raise ConfigError(f"there is no preset {name!r}", suggest(name, PRESETS))
+    return PRESETS[name]
