@@ -10,7 +10,6 @@ make bench-decode
 """
 
 import argparse
-import inspect
 import json
 import os
 import statistics
@@ -20,7 +19,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import ctranslate2
 import numpy as np
@@ -39,8 +38,9 @@ from transduce.decoding.penalties import plain_penalty
 from transduce.errors import ConfigError
 from transduce.interop.ctranslate2 import export_ctranslate2
 from transduce.interop.marian import export_marian, marian_config
-from transduce.machine import lacks_announced_instructions
+from transduce.machine import keep_memory, lacks_announced_instructions
 from transduce.models.build import build
+from transduce.models.protocol import Precision
 from transduce.models.transformer import Transformer
 from transduce.training.train import train
 
@@ -173,8 +173,8 @@ class Transduce(Engine):
     """Ours."""
 
     def __init__(self, folder: Path, precision: str) -> None:
-        options = {"precision": precision} if has_precisions() else {}
-        self.model = artifact.load(folder, **options)
+        keep_memory()  # as `transduce translate` does
+        self.model = artifact.load(folder, precision=cast("Precision", precision))
 
     def decode(self, batches: list[list[Any]], limits: list[int], beam: int, workers: int) -> list[Any]:
         found = []
@@ -185,10 +185,6 @@ class Transduce(Engine):
                 self.model, tokens, limits_of, beam=beam, penalty=plain_penalty(ALPHA if beam > 1 else 0.0)
             )
         return [hypotheses[0].tokens for hypotheses in found]
-
-
-def has_precisions() -> bool:
-    return "precision" in inspect.signature(artifact.load).parameters
 
 
 def padded(sources: list[Tokens], pad: int) -> torch.Tensor:
@@ -281,8 +277,7 @@ ENGINES: dict[str, type[Engine]] = {OURS: Transduce, MARIAN: HuggingFace, CT2: C
 def names() -> list[str]:
     """Engine and precision, as far as they are there."""
     theirs = ctranslate2.get_supported_compute_types("cpu")
-    found = [f"{OURS}, float32", *([f"{OURS}, int8"] if has_precisions() else [])]
-    found += [f"{MARIAN}, float32", f"{MARIAN}, bfloat16"]
+    found = [f"{OURS}, float32", f"{OURS}, int8", f"{MARIAN}, float32", f"{MARIAN}, bfloat16"]
     for precision in ("float32", "int8", "bfloat16"):
         if precision in theirs:
             found += [f"{CT2}, {precision}", f"{CT2}, {precision}{WIDE}"]

@@ -4,10 +4,17 @@ Weights get a scale for each output, inputs one for each call: what is computed 
 little on the others in its batch.
 """
 
+import statistics
+import time
 import warnings
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+ROWS = 128  # of a trial: 32 sentences with a beam of four
 
 
 class Int8Linear(nn.Module):
@@ -19,20 +26,50 @@ class Int8Linear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None, *, seven_bits: bool = False) -> None:
         """weight (out, in), bias (out,)."""
         super().__init__()
-        weight = weight.detach().float()
-        scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
-        zeros = torch.zeros(len(weight), dtype=torch.long)
-        with warnings.catch_warnings():  # torch will have another home for them one day
-            warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
-            rounded = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
-        bias = None if bias is None else bias.detach().float()
-        self._packed = torch.ops.quantized.linear_prepack(rounded, bias)
+        self._packed = _pack(weight, bias, _fastest_engine(*weight.shape))
         self._seven_bits = seven_bits
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, in) → (…, out)."""
         y: Tensor = torch.ops.quantized.linear_dynamic(x, self._packed, reduce_range=self._seven_bits)
         return y
+
+
+def _pack(weight: Tensor, bias: Tensor | None, engine: str) -> Any:
+    weight = weight.detach().float()
+    scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
+    zeros = torch.zeros(len(weight), dtype=torch.long)
+    with warnings.catch_warnings():  # torch will have another home for them one day
+        warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
+        rounded = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
+    default = torch.backends.quantized.engine
+    torch.backends.quantized.engine = engine
+    try:
+        return torch.ops.quantized.linear_prepack(rounded, None if bias is None else bias.detach().float())
+    finally:
+        torch.backends.quantized.engine = default
+
+
+@cache
+def _fastest_engine(d_out: int, d_in: int) -> str:
+    """Of the libraries that torch has for such products: which is ahead depends on sizes and processor."""
+    x, weight = torch.randn(ROWS, d_in), torch.randn(d_out, d_in)
+    trials = {
+        engine: partial(torch.ops.quantized.linear_dynamic, x, _pack(weight, None, engine))
+        for engine in ("fbgemm", "onednn", "qnnpack")
+        if engine in torch.backends.quantized.supported_engines
+    }
+    return min(trials, key=lambda engine: median_seconds(trials[engine]))
+
+
+def median_seconds(run: Callable[[], object], times: int = 9) -> float:
+    """How long it takes; the first time, which sets things up, is as good as left out."""
+    found = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - begin)
+    return statistics.median(found)
 
 
 class Int8Output(Int8Linear):
