@@ -97,7 +97,8 @@ class Decoder(nn.Module):
     def start(self, memory: Tensor, memory_mask: Tensor, capacity: int) -> DecoderState:
         """Before the first position; room is set aside for ``capacity`` of them."""
         return DecoderState(
-            memory=[layer.memory_attention.keys_values(memory) for layer in self.layers],
+            # In one piece: every step would make such a copy for itself otherwise.
+            memory=[layer.memory_attention.keys_values(memory).contiguous() for layer in self.layers],
             memory_mask=memory_mask.clone(),  # the state changes in place, and the memory is the caller's
             caches=[KeyValueCache(capacity) for _ in self.layers],
         )

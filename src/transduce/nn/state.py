@@ -13,6 +13,10 @@ class KeyValue(NamedTuple):
     key: Tensor  # (batch, heads, length, d_k)
     value: Tensor  # (batch, heads, length, d_v)
 
+    def contiguous(self) -> "KeyValue":
+        """The same, with heads that lie one after the other in memory."""
+        return KeyValue(self.key.contiguous(), self.value.contiguous())
+
     def select(self, rows: Tensor) -> "KeyValue":
         """Keep these rows of the batch, in this order; a row may be taken several times.
 
