@@ -33,8 +33,8 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
         return scores.softmax(dim=-1)
     _check(mask)
     # The lowest finite value instead of −∞: a row of nothing but −∞ would be NaN, in the gradient too.
-    lowest = torch.finfo(scores.dtype).min
-    return scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
+    lowest, hidden = torch.finfo(scores.dtype).min, ~mask
+    return scores.masked_fill(hidden, lowest).softmax(dim=-1).masked_fill(hidden, 0.0)
 
 
 def _check(mask: Tensor) -> None:
@@ -47,9 +47,16 @@ def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *, scale: float | None = None
 ) -> Attended:
     """``softmax(QKᵀ/√d_k) V`` (equation 1), as written. `fast_attention` is tested against it."""
-    scale = 1 / math.sqrt(query.size(-1)) if scale is None else scale
-    weights = masked_softmax(query @ key.transpose(-2, -1) * scale, mask)
+    weights = attention_weights(query, key, mask, scale=scale)
     return Attended(weights @ value, weights)
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, mask: Tensor | None = None, *, scale: float | None = None
+) -> Tensor:
+    """``softmax(QKᵀ/√d_k)``: (…, query, key)."""
+    scale = 1 / math.sqrt(query.size(-1)) if scale is None else scale
+    return masked_softmax(query @ key.transpose(-2, -1) * scale, mask)
 
 
 def dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Attended:
@@ -173,7 +180,7 @@ class MultiHeadAttention(nn.Module):
         drops = self.training and self.dropout.p > 0
         if record is None and not drops and not _few(query):
             return fast_attention(query, key, value, mask)
-        weights = scaled_dot_product_attention(query, key, value, mask).weights
+        weights = attention_weights(query, key, mask)
         if record is not None:
             record.append(weights)
         mixed: Tensor = self.dropout(weights) @ value
