@@ -50,6 +50,12 @@ class Team:
         """Whether this process writes and speaks."""
         return self.rank == 0
 
+    @property
+    def program(self) -> str:
+        """What a command begins with that starts as many processes, on each machine."""
+        here = os.environ.get("LOCAL_WORLD_SIZE", self.size)
+        return "transduce" if self.size == 1 else f"torchrun --nproc-per-node {here} -m transduce"
+
     def share(self, batches: list[Indices]) -> list[Share]:
         """What this process computes of a step: as many batches as every other process."""
         if self.size == 1:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 from pathlib import Path
 
-from transduce.config import RunConfig, TrainingConfig, ViTConfig, read_toml, validate, write_toml
+from transduce.config import RunConfig, TrainingConfig, ViTConfig, validate, write_toml
 from transduce.data.image_files import read_images
 from transduce.data.images import Images
 from transduce.errors import DataError, TrainingError
@@ -37,6 +37,7 @@ class ImageInputs:
 class ImageRun(RunFolder):
     """A run on images."""
 
+    command = "vision train"
     inputs_made = frozenset({"data"})
 
     def prepare(self, inputs: ImageInputs, wishes: Wishes | None = None) -> None:
@@ -60,9 +61,9 @@ class ImageRun(RunFolder):
 
     def open(self) -> tuple[RunConfig, ViT, None, ImageClassification, ImageClassification]:
         """Configuration, new model, no tokenizer, training and validation data of a prepared run."""
-        config = read_toml(self.folder / "run.toml")
+        config = self.read_config()
         if not isinstance(config.model, ViTConfig):
-            raise TrainingError(f"{self.folder} is a run on text", "use transduce train")
+            raise TypeError(f"images are read by a vit, not a {config.model.family}")
         model = build(config.model, seed=config.training.seed)
         return config, model, None, *self._objectives(config.model, config.training)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transduce import artifact
-from transduce.config import RunConfig, ViTConfig, read_toml, write_toml
+from transduce.config import RunConfig, write_toml
 from transduce.data import tokenizer as tokenizers
 from transduce.data.corpus import Corpus
 from transduce.data.doctor import Doctor
@@ -21,7 +21,7 @@ from transduce.data.prepare import clean_lines, prepare
 from transduce.data.prepared import Pairs
 from transduce.data.report import print_report
 from transduce.data.tokenizer import Kind, Tokenizer
-from transduce.errors import DataError, TrainingError
+from transduce.errors import DataError
 from transduce.models.build import build
 from transduce.models.protocol import Model
 from transduce.training.choices import Wishes, choose
@@ -51,6 +51,7 @@ class Inputs:
 class Run(RunFolder):
     """A run on pairs of texts."""
 
+    command = "train"
     inputs_made = frozenset({"data", "start", tokenizers.JOINT, tokenizers.SOURCE, tokenizers.TARGET})
 
     def prepare(self, inputs: Inputs, wishes: Wishes | None = None) -> None:
@@ -86,9 +87,7 @@ class Run(RunFolder):
 
     def open(self) -> tuple[RunConfig, Model, Tokenizer, SequenceToSequence, SequenceToSequence]:
         """Configuration, new model, tokenizer, training and validation data of a prepared run."""
-        config = read_toml(self.folder / "run.toml")
-        if isinstance(config.model, ViTConfig):
-            raise TrainingError(f"{self.folder} is a run on images", "use transduce vision train")
+        config = self.read_config()
         tokenizer = Tokenizer.load(self.folder)
         start = self.folder / "start"
         model = (

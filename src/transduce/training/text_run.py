@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transduce import artifact
-from transduce.config import BertConfig, GptConfig, RunConfig, read_toml, write_toml
+from transduce.config import BertConfig, GptConfig, RunConfig, write_toml
 from transduce.data import tokenizer as tokenizers
 from transduce.data.blocks import Cutter
 from transduce.data.plain_text import SIDE, prepare_text, texts_of
@@ -116,7 +116,7 @@ class TextRun(RunFolder):
 
     def open(self) -> tuple[RunConfig, Model, Tokenizer, Objective[Any], Objective[Any]]:
         """Configuration, new model, tokenizer, training and validation data of a prepared run."""
-        config, tokenizer = read_toml(self.folder / "run.toml"), Tokenizer.load(self.folder)
+        config, tokenizer = self.read_config(), Tokenizer.load(self.folder)
         start = self.folder / "start"
         model = (
             artifact.load(start)
@@ -155,7 +155,7 @@ class TextRun(RunFolder):
 class LanguageModelRun(TextRun):
     """A GPT that learns to go on with a text. A line begins with ``bos`` and ends with ``eos``."""
 
-    family = "gpt"
+    command, family = "lm train", "gpt"
 
     def train_tokenizer(self, inputs: TextInputs) -> Side:
         """See `TextRun`."""
@@ -192,7 +192,7 @@ class LanguageModelRun(TextRun):
 class MaskedTextRun(TextRun):
     """A BERT that learns to guess what was masked."""
 
-    family = "bert"
+    command, family = "mlm train", "bert"
 
     def train_tokenizer(self, inputs: TextInputs) -> Side:
         """See `TextRun`."""
