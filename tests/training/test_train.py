@@ -234,16 +234,25 @@ def test_bpe_dropout_needs_bpe(files, tmp_path):
 
 
 def test_a_plan_says_what_will_be(files):
-    found = plan(Console(file=io.StringIO()), config=CONFIG, **files)
+    """Also where trials were made before: what they left in memory does not make it look smaller."""
+    config = RunConfig(
+        model=small_config(d_model=32, d_ff=1024), training=QUICK.model_copy(update={"max_tokens": 4000})
+    )
+    found = plan(Console(file=io.StringIO()), config=config, minutes=0.01, **files)
     model = transduce.Transformer(
-        CONFIG.model, transduce.Vocabulary(source=found.vocabulary, target=found.vocabulary)
+        config.model, transduce.Vocabulary(source=found.vocabulary, target=found.vocabulary)
     )
     assert found.parameters == sum(p.numel() for p in model.parameters())
     assert found.pairs == 292
-    assert found.epochs == pytest.approx(6 / found.steps_an_epoch)
+    assert found.epochs == pytest.approx(found.config.training.steps / found.steps_an_epoch)
     assert 0 <= max(found.padding) < 0.5
-    assert found.probe.tokens_a_second > 0
-    assert found.seconds(100) > 100 * found.probe.seconds_a_step
+    measured = found.trial.probe
+    assert measured.tokens_a_second > 0
+    assert found.seconds(100) > 100 * measured.seconds_a_step
+    # Weights, gradients and Adam, and of the activations no more than what the feed-forward networks keep
+    tokens = measured.tokens_a_second * measured.seconds_a_step
+    kept = 4 * tokens * config.model.d_ff * (config.model.encoder_layers + config.model.decoder_layers)
+    assert 16 * found.parameters + kept < found.trial.memory < 16 * found.parameters + 40 * kept
 
 
 def test_a_run_file_changes_what_it_names_and_nothing_else(files, tmp_path):

@@ -25,7 +25,7 @@ from transduce.errors import DataError
 from transduce.models.build import build
 from transduce.models.protocol import Model
 from transduce.training.choices import Wishes, choose
-from transduce.training.decide import measure
+from transduce.training.decide import decide
 from transduce.training.lock import alone_in
 from transduce.training.objective import SequenceToSequence
 from transduce.training.run_folder import RunFolder
@@ -70,7 +70,15 @@ class Run(RunFolder):
         self._cut(inputs, tokenizer, limit)
         tokenizer.save(self.folder)
         train, valid = self._pairs()
-        config = self._decide(wishes, train, tokenizer)
+        config = decide(
+            lambda steps: choose(wishes, train, joint=tokenizer.joint, steps=steps),
+            wishes,
+            lambda config: build(config.model, tokenizer.vocabulary, seed=config.training.seed),
+            tokenizer,
+            lambda config: self._objectives(config, tokenizer),
+            self.team,
+            self.console,
+        )
         if wishes.start:
             old = artifact.load(wishes.start).float()
             model = artifact.assemble(config.model, old.vocabulary, dict(old.named_parameters()))
@@ -108,26 +116,6 @@ class Run(RunFolder):
             SequenceToSequence(train, config.training, tokenizer),
             SequenceToSequence(valid, config.training),
         )
-
-    def _decide(self, wishes: Wishes, pairs: Pairs, tokenizer: Tokenizer) -> RunConfig:
-        """What the machine and the amount of text decide: precision, and steps for a time or for epochs."""
-        config = choose(wishes, pairs, joint=tokenizer.joint)
-
-        def new_model() -> Model:
-            return build(config.model, tokenizer.vocabulary, seed=config.training.seed)
-
-        precision, steps = measure(
-            config,
-            wishes,
-            new_model,
-            tokenizer,
-            *self._objectives(config, tokenizer),
-            self.team,
-            self.console,
-        )
-        config = choose(wishes, pairs, joint=tokenizer.joint, steps=steps)
-        training = config.training.model_copy(update={"precision": precision})
-        return config.model_copy(update={"training": training})
 
     def _examine(self, inputs: Inputs) -> None:
         with self.console.status("looking at the text ..."):

@@ -25,7 +25,7 @@ from transduce.errors import DataError
 from transduce.models.build import build
 from transduce.models.protocol import Model
 from transduce.training.choices import Wishes
-from transduce.training.decide import measure
+from transduce.training.decide import decide
 from transduce.training.lock import alone_in
 from transduce.training.objective import Objective
 from transduce.training.run_folder import RunFolder
@@ -91,7 +91,15 @@ class TextRun(RunFolder):
                 f"cannot write {self.folder}: {error.strerror}", "check the space and your rights"
             ) from error
         tokens = int(self.texts("train").lengths.sum())
-        config = self._decide(wishes, model, tokenizer, tokens)
+        config = decide(
+            lambda steps: choose(wishes, model, tokens, steps),
+            wishes,
+            lambda config: build(config.model, tokenizer.vocabulary, seed=config.training.seed),
+            tokenizer,
+            lambda config: self.objectives(config, tokenizer),
+            self.team,
+            self.console,
+        )
         if wishes.start:
             artifact.save(self.starting_model(wishes.start, config), self.folder / "start", tokenizer)
         write_toml(config, self.folder / "run.toml")
@@ -123,8 +131,11 @@ class TextRun(RunFolder):
             if start.exists()
             else build(config.model, tokenizer.vocabulary, seed=config.training.seed)
         )
-        train, valid = (self.objective(part, config, tokenizer) for part in ("train", "valid"))
-        return config, model, tokenizer, train, valid
+        return config, model, tokenizer, *self.objectives(config, tokenizer)
+
+    def objectives(self, config: RunConfig, tokenizer: Tokenizer) -> tuple[Objective[Any], Objective[Any]]:
+        """The data to train and to validate on."""
+        return self.objective("train", config, tokenizer), self.objective("valid", config, tokenizer)
 
     def _tokenizer(self, inputs: TextInputs) -> Tokenizer:
         if isinstance(inputs.tokenizer, Path):
@@ -133,23 +144,6 @@ class TextRun(RunFolder):
             with self.console.status("learning the vocabulary ..."):
                 side = self.train_tokenizer(inputs)
         return Tokenizer(side, side)
-
-    def _decide(
-        self, wishes: Wishes, model: GptConfig | BertConfig, tokenizer: Tokenizer, tokens: int
-    ) -> RunConfig:
-        """What the machine and the amount of text decide: precision, and steps for a time or for epochs."""
-        config = choose(wishes, model, tokens)
-        train, valid = (self.objective(part, config, tokenizer) for part in ("train", "valid"))
-
-        def new_model() -> Model:
-            return build(config.model, tokenizer.vocabulary, seed=config.training.seed)
-
-        precision, steps = measure(
-            config, wishes, new_model, tokenizer, train, valid, self.team, self.console
-        )
-        config = choose(wishes, model, tokens, steps)
-        training = config.training.model_copy(update={"precision": precision})
-        return config.model_copy(update={"training": training})
 
 
 class LanguageModelRun(TextRun):

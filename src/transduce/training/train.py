@@ -116,8 +116,8 @@ def train(
 def plan(console: Console | None = None, **options: Any) -> Plan:
     """What `train` with these options would be like, from a short trial."""
     chosen = Options(**options)
-    with tempfile.TemporaryDirectory() as folder:
-        run = Run(Path(folder), console or Console())
+    with joined() as team, tempfile.TemporaryDirectory() as folder:
+        run = Run(Path(folder), console or Console(), team)
         run.prepare(chosen.inputs(), chosen.wishes())
         return make_plan(run)
 

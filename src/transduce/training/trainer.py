@@ -73,8 +73,9 @@ class Trainer:
         self.train_data, self.valid_data = train, valid
         self.team = team or Team()
         training = config.training
-        # What is to be sharded may not fit whole.
-        self.model = model if training.parallel == "fsdp" else model.to(self.team.device)
+        # What is to be sharded may not fit whole; who shards it moves the shards.
+        sharded = training.parallel == "fsdp" and self.team.size > 1
+        self.model = model if sharded else model.to(self.team.device)
         self.generator = torch.Generator(self.team.device).manual_seed(training.seed + self.team.rank)
         use_generator(model, self.generator)
         freeze(model, training.freeze)
