@@ -14,6 +14,7 @@ from transduce.training.lock import alone_in
 from transduce.training.run import Run
 from transduce.training.run_folder import RunFolder
 from transduce.training.train_text import train_text
+from transduce.training.trainer import Trainer
 
 QUICK = TrainingConfig(steps=2, warmup=1, max_tokens=200, validate_every=2, precision="float32", minutes=5)
 
@@ -72,3 +73,13 @@ def test_a_best_model_that_is_not_there_is_not_named(tmp_path, monkeypatch):
         lambda: None, resume=False, steps=None, tensorboard=False
     )
     assert said.getvalue() == f"the model is in {tmp_path / 'final'}\n"
+
+
+def test_memory_that_ends_while_saving_is_one_line(tmp_path, files, monkeypatch):
+    def full(self):
+        raise MemoryError
+
+    monkeypatch.setattr(Trainer, "save", full)
+    config = RunConfig(model=small_config(), training=QUICK)
+    with pytest.raises(TrainingError, match=r"memory does not suffice; .* goes on with --resume"):
+        transduce.train(tmp_path / "run", config=config, console=Console(quiet=True), **files)

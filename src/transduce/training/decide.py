@@ -15,6 +15,7 @@ from transduce.training.choices import Wishes, steps_of_epochs
 from transduce.training.distributed import Team
 from transduce.training.objective import Objective
 from transduce.training.optimizer import freeze
+from transduce.training.parts import ending_in_one_line
 from transduce.training.precision import untried_precision
 from transduce.training.probe import Probe, measure_precision, probe
 
@@ -22,6 +23,7 @@ SLACK = 0.95  # of the minutes are planned: saving takes time too
 MOST_STEPS = 10_000_000  # that a configuration can hold
 
 
+@ending_in_one_line()
 def decide(
     choose: Callable[[int | None], RunConfig],
     wishes: Wishes,

@@ -22,6 +22,7 @@ from transduce.training import checkpoint
 from transduce.training.distributed import Team
 from transduce.training.lock import LOCK, alone_in
 from transduce.training.objective import Objective
+from transduce.training.parts import ending_in_one_line
 from transduce.training.progress import Display, Everyone
 from transduce.training.tensorboard import TensorBoard
 from transduce.training.trainer import Trainer
@@ -124,6 +125,7 @@ class RunFolder(ABC):
     def _say(self, message: str) -> None:
         self.console.print(message, highlight=False, markup=False, soft_wrap=True)
 
+    @ending_in_one_line()
     def _train(self, tensorboard: bool) -> bool:
         keep_memory()
         config, model, tokenizer, train, valid = self.open()
