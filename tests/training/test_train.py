@@ -250,7 +250,7 @@ def test_bpe_dropout_needs_bpe(files, tmp_path):
 def test_a_plan_says_what_will_be(files):
     """Also where trials were made before: what they left in memory does not make it look smaller."""
     config = RunConfig(
-        model=small_config(d_model=32, d_ff=1024), training=QUICK.model_copy(update={"max_tokens": 4000})
+        model=small_config(d_model=32, d_ff=512), training=QUICK.model_copy(update={"max_tokens": 4000})
     )
     found = plan(Console(file=io.StringIO()), config=config, minutes=0.01, **files)
     model = transduce.Transformer(
