@@ -1,8 +1,10 @@
 """Small models for tests."""
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn import functional
 
@@ -108,3 +110,15 @@ def reversal(rows: int, generator: torch.Generator) -> tuple[torch.Tensor, torch
         source[row, : len(word) + 1] = torch.cat((word, torch.tensor([2])))
         target[row, : len(word) + 1] = torch.cat((word.flip(0), torch.tensor([2])))
     return source, target
+
+
+class EvenPairs:
+    """Only the lengths of prepared pairs: as many tokens in every source, and in every target."""
+
+    def __init__(self, count: int, source: int, target: int) -> None:
+        self.source, self.target = (
+            SimpleNamespace(lengths=np.full(count, length)) for length in (source, target)
+        )
+
+    def __len__(self) -> int:
+        return len(self.source.lengths)

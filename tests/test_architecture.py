@@ -270,3 +270,17 @@ def test_a_harmless_use_passes(code):
 )
 def test_what_the_nn_room_must_not_see_is_caught(code):
     assert nn_violations({"nn.bad": Module(ast.parse(code))})
+
+
+UNIX = {"curses", "fcntl", "grp", "pty", "pwd", "readline", "resource", "termios", "tty"}
+
+
+def test_modules_that_not_every_system_has_are_imported_where_they_are_used():
+    for name, module in modules().items():
+        at_once = [node for node in module.tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        found = {imported.partition(".")[0] for node in at_once for imported in _names(node)}
+        assert not found & UNIX, name
+
+
+def _names(node: ast.Import | ast.ImportFrom) -> list[str]:
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]

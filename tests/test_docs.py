@@ -38,6 +38,12 @@ def test_the_paper_page_names_files_and_things_that_exist():
             assert re.search(rf"\b(class|def) {name}\b|^{name}\b", code, re.MULTILINE), name
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_name_files_that_exist(page):
+    for name in re.findall(r"`((?:\w+/)*\w+\.py)`", page.read_text(encoding="utf-8")):
+        assert any((place / name).exists() for place in (ROOT, ROOT / "src" / "transduce")), name
+
+
 def test_every_option_and_preset_is_documented():
     from transduce import config
     from transduce.config import PRESETS, TrainingConfig

@@ -39,6 +39,7 @@ CONFIG = RunConfig(
         r_drop=1.0,
         bpe_dropout=0.1,
         schedule="plateau",
+        precision="float32",
     ),
 )
 

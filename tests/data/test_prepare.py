@@ -48,6 +48,13 @@ def test_the_share_held_out_is_about_right(share, tmp_path):
     assert len(prepared.valid) / len(MANY) == pytest.approx(share, rel=0.3)
 
 
+def test_no_more_is_held_out_than_is_needed(tmp_path, monkeypatch):
+    monkeypatch.setattr("transduce.data.prepare.MOST_HELD_OUT", 60)
+    prepared = prepare(tmp_path / "out", tokenizer(), corpus(tmp_path, MANY), hold_out=0.5)
+    assert len(prepared.valid) == pytest.approx(60, rel=0.3)
+    assert len(prepared.train) + len(prepared.valid) == len(MANY)
+
+
 def test_pairs_stay_together_and_in_order(tmp_path):
     prepared = prepare(tmp_path / "out", tokenizer(), corpus(tmp_path, MANY), hold_out=0.2)
     expected = [(is_held_out(source, 0.2), (source, target)) for source, target in MANY]

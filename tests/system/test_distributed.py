@@ -28,6 +28,7 @@ learning_rate = 0.01
 max_tokens = 200
 validate_every = 6
 average = 1
+precision = "float32"
 """
 
 

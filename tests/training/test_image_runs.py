@@ -184,7 +184,7 @@ def test_mistakes(tmp_path, archive):
 
 def test_text_and_images_do_not_mix(tmp_path, archive):
     assert run(tmp_path / "run", archive, steps=2)
-    with pytest.raises(TrainingError, match="is a run on images; use transduce vision train"):
+    with pytest.raises(TrainingError, match="holds a run of transduce vision train"):
         Run(tmp_path / "run").open()
     with pytest.raises(TrainingError, match="is a run on images, for which there is no report"):
         write_report(tmp_path / "run")

@@ -2,6 +2,7 @@
 
 import io
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from transduce.config import RunConfig, TrainingConfig, preset, read_toml
 from transduce.errors import ArtifactError, ConfigError, DataError, TrainingError
 from transduce.training import choices
 from transduce.training.lock import alone_in
+from transduce.training.objective import WithLoss
 from transduce.training.run import Run
 from transduce.training.train import Options, plan
 
@@ -72,14 +74,26 @@ def test_epochs_become_steps(files, tmp_path):
     assert state["step_in_epoch"] == pytest.approx(steps / 3, abs=1)
 
 
-def test_minutes_become_steps_that_fit(files, tmp_path):
+def test_minutes_become_steps_that_fit(files, tmp_path, monkeypatch):
+    """On a machine where a forward pass takes 0.05 seconds, and nothing else takes any time."""
+    now, real = [0.0], WithLoss.forward
+
+    def forward(*arguments, **options):
+        now[0] += 0.05
+        return real(*arguments, **options)
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=lambda: now[0])
+    monkeypatch.setattr(WithLoss, "forward", forward)
+    monkeypatch.setattr("transduce.training.probe.time", clock)
+    monkeypatch.setattr("transduce.training.trainer.time", clock)
     said = train(tmp_path / "run", config=CONFIG, minutes=0.1, **files)
     training = read_toml(tmp_path / "run" / "run.toml").training
     assert training.minutes == 0.1
-    assert training.steps > 20
     assert f"0.1 minutes: {training.steps:,} steps" in said
     newest = max((tmp_path / "run" / "checkpoints").iterdir())
-    assert json.loads((newest / "state.json").read_text())["seconds"] < 8
+    state = json.loads((newest / "state.json").read_text())
+    assert (state["step"], state["time_is_up"]) == (training.steps, False)
+    assert 0.9 * 6 < state["seconds"] < 6
 
 
 def test_precision_is_measured_and_said(files, tmp_path):
@@ -234,16 +248,25 @@ def test_bpe_dropout_needs_bpe(files, tmp_path):
 
 
 def test_a_plan_says_what_will_be(files):
-    found = plan(Console(file=io.StringIO()), config=CONFIG, **files)
+    """Also where trials were made before: what they left in memory does not make it look smaller."""
+    config = RunConfig(
+        model=small_config(d_model=32, d_ff=512), training=QUICK.model_copy(update={"max_tokens": 4000})
+    )
+    found = plan(Console(file=io.StringIO()), config=config, minutes=0.01, **files)
     model = transduce.Transformer(
-        CONFIG.model, transduce.Vocabulary(source=found.vocabulary, target=found.vocabulary)
+        config.model, transduce.Vocabulary(source=found.vocabulary, target=found.vocabulary)
     )
     assert found.parameters == sum(p.numel() for p in model.parameters())
     assert found.pairs == 292
-    assert found.epochs == pytest.approx(6 / found.steps_an_epoch)
+    assert found.epochs == pytest.approx(found.config.training.steps / found.steps_an_epoch)
     assert 0 <= max(found.padding) < 0.5
-    assert found.probe.tokens_a_second > 0
-    assert found.seconds(100) > 100 * found.probe.seconds_a_step
+    measured = found.trial.probe
+    assert measured.tokens_a_second > 0
+    assert found.seconds(100) > 100 * measured.seconds_a_step
+    # Weights, gradients and Adam, and of the activations no more than what the feed-forward networks keep
+    tokens = measured.tokens_a_second * measured.seconds_a_step
+    kept = 4 * tokens * config.model.d_ff * (config.model.encoder_layers + config.model.decoder_layers)
+    assert 16 * found.parameters + kept < found.trial.memory < 16 * found.parameters + 40 * kept
 
 
 def test_a_run_file_changes_what_it_names_and_nothing_else(files, tmp_path):

@@ -32,7 +32,8 @@ TokenizerName = Annotated[
 VocabularySize = Annotated[int, typer.Option("--vocabulary", min=1, help="The most tokens.")]
 Separate = Annotated[bool, typer.Option("--separate", help="A vocabulary for each side.")]
 HoldOut = Annotated[
-    float, typer.Option(min=0.0001, max=0.5, help="Share of the pairs to validate on, if no files are given.")
+    float,
+    typer.Option(min=0.0001, max=0.5, help="Share to validate on if no files are given, up to 5,000 pairs."),
 ]
 MaxLength = Annotated[int, typer.Option(min=1, help="Tokens; longer pairs are left out.")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")]

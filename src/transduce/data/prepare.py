@@ -15,6 +15,7 @@ from transduce.data.tokenizer import Tokenizer, normalize
 from transduce.errors import DataError
 
 _SHARES = 10_000
+MOST_HELD_OUT = 5_000  # pairs: a closer figure is not worth the time that every validation would take
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,10 @@ def prepare(
 ) -> Prepared:
     """Write ``folder/train`` and ``folder/valid``; pairs with a side over ``max_length`` tokens are left out.
 
-    Without validation data, a share of the training pairs is held out. ``progress`` hears each chunk's size.
+    Without validation data, a share of the training pairs is held out, but no more than about
+    `MOST_HELD_OUT`. ``progress`` hears each chunk's size.
     """
-    share = 0.0 if valid else hold_out
+    share = 0.0 if valid else min(hold_out, MOST_HELD_OUT / max(1, _count(train)))
     too_long = 0
     sizes = tokenizer.vocabulary.source, tokenizer.vocabulary.target
     with PairWriter(folder / "train", *sizes) as kept, PairWriter(folder / "valid", *sizes) as held:
@@ -78,3 +80,7 @@ def prepare(
             "give validation files, or hold out a larger share",
         )
     return prepared
+
+
+def _count(corpus: Corpus) -> int:
+    return sum(len(chunk.sources) for chunk in corpus.chunks())

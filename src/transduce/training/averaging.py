@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from transduce.training.checkpoint import MODEL
+from transduce.training.distributed import assign_all
 
 
 def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
@@ -42,14 +43,8 @@ class MovingAverage:
     def applied(self, model: nn.Module) -> Iterator[None]:
         """The model has the averaged weights for a while."""
         own = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-        _assign(model, self.weights)
+        assign_all(model, self.weights)
         try:
             yield
         finally:
-            _assign(model, own)
-
-
-@torch.no_grad()
-def _assign(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    for name, parameter in model.named_parameters():
-        parameter.copy_(weights[name])
+            assign_all(model, own)

@@ -98,12 +98,11 @@ def choose(wishes: Wishes, pairs: Pairs, *, joint: bool, steps: int | None = Non
 
     ``steps`` are those that a wish for epochs or minutes comes to.
     """
-    steps = steps or wishes.steps
     model = _turning_text(wishes.model() or _suitable_model(wishes.family, pairs))
     if not joint and model.share == "all":
         model = model.model_copy(update={"share": "target"})
     given = asked(wishes)
-    steps = steps or given.get("steps")
+    steps = steps or wishes.steps or given.get("steps") or usual_steps(pairs, given)
     training = suitable(pairs, steps, fine_tuning=wishes.start is not None)
     changes = {**given, "steps": training.steps, "minutes": wishes.minutes or given.get("minutes")}
     return RunConfig(model=model, training=training.model_copy(update=changes))
@@ -140,11 +139,22 @@ def asked(wishes: Wishes) -> dict[str, Any]:
     return {key: value for key, value in given.items() if key != "steps"}
 
 
-def suitable(pairs: Pairs, steps: int | None = None, *, fine_tuning: bool = False) -> TrainingConfig:
-    """Training for this much text: about 30 times through it, between 2,000 and 100,000 steps."""
-    default = TrainingConfig()
-    steps_an_epoch = int(pairs.target.lengths.sum()) / (0.9 * default.max_tokens)
-    steps = steps or int(min(100_000, max(2_000, 30 * steps_an_epoch)))
+def usual_steps(pairs: Pairs, given: dict[str, Any]) -> int:
+    """About 30 times through the text in the batches that are ``given``, from 2,000 to 100,000 steps."""
+    source, target = (int(side.lengths.sum()) for side in (pairs.source, pairs.target))
+    batches = max(source, target) / tokens_a_batch(given)
+    batches_a_step = math.ceil((given.get("batch_tokens") or 1) / (target / batches))
+    return int(min(100_000, max(2_000, 30 * batches / batches_a_step)))
+
+
+def tokens_a_batch(given: dict[str, Any]) -> float:
+    """About as many as there is room for in a batch; the rest is padding."""
+    most: int = given.get("max_tokens", TrainingConfig().max_tokens)
+    return 0.9 * most
+
+
+def suitable(pairs: Pairs, steps: int, *, fine_tuning: bool = False) -> TrainingConfig:
+    """Training for this much text and so many steps."""
     rate = 1e-3 if len(pairs) <= FEW_PAIRS else None
     return TrainingConfig(
         steps=steps,

@@ -23,7 +23,7 @@ from transduce.training.text_run import TextInputs, TextRun
 class ClassesRun(TextRun):
     """A BERT with a new head, on top of one that knows the language."""
 
-    family = "bert"
+    command, family = "mlm finetune", "bert"
 
     def wished_model(self, wishes: Wishes, inputs: TextInputs, tokens: int) -> BertConfig:
         """The model to start from, with a pooler and these classes instead of its head for masked tokens."""

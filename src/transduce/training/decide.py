@@ -1,5 +1,6 @@
-"""What is measured before a run, because the machine decides it: the precision, and the steps of a time."""
+"""What is decided before a run by the machine: the precision, and the steps that fit into a time."""
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -7,47 +8,78 @@ from rich.console import Console
 
 from transduce.config import RunConfig
 from transduce.data.tokenizer import Tokenizer
+from transduce.errors import ConfigError
 from transduce.machine import keep_memory
 from transduce.models.protocol import Model
 from transduce.training.choices import Wishes, steps_of_epochs
 from transduce.training.distributed import Team
 from transduce.training.objective import Objective
 from transduce.training.optimizer import freeze
-from transduce.training.precision import Precision
-from transduce.training.probe import measure_precision, probe
+from transduce.training.parts import ending_in_one_line
+from transduce.training.precision import untried_precision
+from transduce.training.probe import Probe, measure_precision, probe
 
 SLACK = 0.95  # of the minutes are planned: saving takes time too
+MOST_STEPS = 10_000_000  # that a configuration can hold
 
 
-def measure(
-    config: RunConfig,
+@ending_in_one_line()
+def decide(
+    choose: Callable[[int | None], RunConfig],
     wishes: Wishes,
-    new_model: Callable[[], Model],
+    new_model: Callable[[RunConfig], Model],
     tokenizer: Tokenizer | None,
-    train: Objective[Any],
-    valid: Objective[Any],
+    objectives: Callable[[RunConfig], tuple[Objective[Any], Objective[Any]]],
     team: Team,
     console: Console,
-) -> tuple[Precision, int | None]:
-    """The precision to compute in, and the steps that a wish for epochs or minutes comes to."""
+) -> RunConfig:
+    """The configuration of a run: ``choose`` gives all of it but for what the machine decides.
+
+    It is told the steps that a wish for epochs or minutes comes to, or ``None`` if they are not known.
+    """
     keep_memory()
+    config = choose(None)
+    train, valid = objectives(config)
     alone = Team(device=team.device)  # the other processes wait
-    precision = config.training.precision
+    sharded = config.training.parallel == "fsdp" and team.size > 1  # then the whole may not fit
+    if sharded and wishes.minutes:
+        raise ConfigError(
+            'steps for a time are found by a trial of the whole model, and parallel = "fsdp" shards it',
+            "give --steps or --epochs; minutes in [training] ends a run in any case",
+        )
 
     def trial() -> Model:
-        model = new_model()
+        model = new_model(config)
         freeze(model, config.training.freeze)
         return model
 
     trial()  # a part that cannot be frozen is better known now
+    precision = config.training.precision
     if precision == "auto":
-        precision, why = measure_precision(config, trial(), tokenizer, train, alone)
+        precision, why = (
+            untried_precision(team.device)
+            if sharded
+            else measure_precision(config, trial(), tokenizer, train, alone)
+        )
         console.print(f"precision: {why}", highlight=False)
     steps = steps_of_epochs(train, wishes.epochs) if wishes.epochs else None
     if wishes.minutes:
         seconds = 60 * wishes.minutes
         with console.status("measuring the speed ..."):
             measured = probe(config, trial(), tokenizer, train, valid, alone, min(20.0, 0.05 * seconds))
-        steps = measured.steps_in(SLACK * seconds * team.size, config.training.validate_every)
+        steps = steps_in(
+            SLACK * seconds * team.size, measured, lambda steps: choose(steps).training.validate_every
+        )
         console.print(f"{wishes.minutes:g} minutes: {steps:,} steps", highlight=False)
-    return precision, steps
+    config = choose(steps)
+    return config.model_copy(update={"training": config.training.model_copy(update={"precision": precision})})
+
+
+def steps_in(seconds: float, measured: Probe, validate_every: Callable[[int], int]) -> int:
+    """How many steps fit, with their validations, of which there may be more the fewer steps there are."""
+
+    def cost(steps: int) -> float:
+        validations = -(-steps // validate_every(steps))
+        return steps * measured.seconds_a_step + validations * measured.seconds_a_validation
+
+    return max(1, bisect_right(range(1, MOST_STEPS + 1), seconds, key=cost))

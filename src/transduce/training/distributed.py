@@ -50,6 +50,12 @@ class Team:
         """Whether this process writes and speaks."""
         return self.rank == 0
 
+    @property
+    def program(self) -> str:
+        """What a command begins with that starts as many processes, on each machine."""
+        here = os.environ.get("LOCAL_WORLD_SIZE", self.size)
+        return "transduce" if self.size == 1 else f"torchrun --nproc-per-node {here} -m transduce"
+
     def share(self, batches: list[Indices]) -> list[Share]:
         """What this process computes of a step: as many batches as every other process."""
         if self.size == 1:
@@ -65,10 +71,19 @@ class Team:
         """Of what all processes say, in their order."""
         if self.size == 1:
             return values
-        everyone = [torch.zeros(len(values), dtype=torch.float64) for _ in range(self.size)]
-        distributed.all_gather(everyone, torch.tensor(values, dtype=torch.float64))
-        total: list[float] = torch.stack(everyone).sum(dim=0).tolist()
+        total: list[float] = self._of_everyone(values).sum(dim=0).tolist()
         return total
+
+    def even(self, shares: list[Share]) -> list[Share]:
+        """With idle ones added: as many as every other process has."""
+        if self.size == 1:
+            return shares
+        most = int(self._of_everyone([len(shares)]).max())
+        return shares + [Share(shares[0].indices[:1], idle=True)] * (most - len(shares))
+
+    def _of_everyone(self, values: list[float]) -> Tensor:
+        """A row a process, (processes, values)."""
+        return torch.stack(self.gather(torch.tensor(values, dtype=torch.float64)))
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """The same tensor of every process."""
@@ -140,7 +155,13 @@ def whole(tensor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def assign(place: Tensor, value: Tensor) -> None:
-    """Copy a whole tensor to where it, or this process's shard of it, belongs."""
-    if isinstance(place, DTensor):
+    """Copy a whole tensor, or one in the same shards, to where it or this process's shard of it belongs."""
+    if isinstance(place, DTensor) and not isinstance(value, DTensor):
         value = distribute_tensor(value.to(place.device), place.device_mesh, place.placements)
     place.copy_(value)
+
+
+def assign_all(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Give a model these weights."""
+    for name, parameter in model.named_parameters():
+        assign(parameter, weights[name])

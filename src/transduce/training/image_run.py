@@ -5,18 +5,18 @@ data/          the images as bytes, to train on and to validate on
 checkpoints/, metrics.jsonl, best/, final/   as of a run on text
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd
 from pathlib import Path
 
-from transduce.config import RunConfig, TrainingConfig, ViTConfig, read_toml, validate, write_toml
+from transduce.config import RunConfig, TrainingConfig, ViTConfig, validate, write_toml
 from transduce.data.image_files import read_images
 from transduce.data.images import Images
 from transduce.errors import DataError, TrainingError
 from transduce.models.build import build
 from transduce.models.vit import ViT
 from transduce.training.choices import Wishes
-from transduce.training.decide import measure
+from transduce.training.decide import decide
 from transduce.training.images import ImageClassification
 from transduce.training.lock import alone_in
 from transduce.training.run_folder import RunFolder
@@ -37,6 +37,7 @@ class ImageInputs:
 class ImageRun(RunFolder):
     """A run on images."""
 
+    command = "vision train"
     inputs_made = frozenset({"data"})
 
     def prepare(self, inputs: ImageInputs, wishes: Wishes | None = None) -> None:
@@ -50,7 +51,15 @@ class ImageRun(RunFolder):
         with alone_in(self.folder):
             train.save(self.folder / "data" / "train")
             valid.save(self.folder / "data" / "valid")
-            config = self._decide(wishes, model, len(train))
+            config = decide(
+                lambda steps: RunConfig(model=model, training=suitable(wishes, len(train), steps)),
+                wishes,
+                lambda config: build(model, seed=config.training.seed),
+                None,
+                lambda config: self._objectives(model, config.training),
+                self.team,
+                self.console,
+            )
             write_toml(config, self.folder / "run.toml")
         self.console.print(
             f"{len(train):,} images to train on, {len(valid):,} to validate, {len(train.classes)} classes; "
@@ -60,9 +69,9 @@ class ImageRun(RunFolder):
 
     def open(self) -> tuple[RunConfig, ViT, None, ImageClassification, ImageClassification]:
         """Configuration, new model, no tokenizer, training and validation data of a prepared run."""
-        config = read_toml(self.folder / "run.toml")
+        config = self.read_config()
         if not isinstance(config.model, ViTConfig):
-            raise TrainingError(f"{self.folder} is a run on text", "use transduce train")
+            raise TypeError(f"images are read by a vit, not a {config.model.family}")
         model = build(config.model, seed=config.training.seed)
         return config, model, None, *self._objectives(config.model, config.training)
 
@@ -76,35 +85,13 @@ class ImageRun(RunFolder):
             ImageClassification(valid, training, rows * columns),
         )
 
-    def _decide(self, wishes: Wishes, model: ViTConfig, images: int) -> RunConfig:
-        """What the machine and the number of images decide: precision, and steps for a time or for epochs."""
-        config, minutes = RunConfig(model=model, training=suitable(wishes, images)), wishes.minutes
-        precision, steps = measure(
-            config,
-            wishes,
-            lambda: build(model, seed=config.training.seed),
-            None,
-            *self._objectives(model, config.training),
-            self.team,
-            self.console,
-        )
-        if steps:
-            wishes = replace(wishes, steps=steps, epochs=None, minutes=None)
-        training = suitable(wishes, images)
-        return RunConfig(
-            model=model,
-            training=training.model_copy(
-                update={"precision": precision, "minutes": minutes or training.minutes}
-            ),
-        )
 
-
-def suitable(wishes: Wishes, images: int) -> TrainingConfig:
+def suitable(wishes: Wishes, images: int, steps: int | None = None) -> TrainingConfig:
     """What was wished for, and for the rest what suits so many images: about 30 times through them."""
     asked = wishes.config.training.model_dump(exclude_unset=True) if wishes.config else {}
     size = asked.get("batch_images", TrainingConfig().batch_images)
     usual = int(min(100_000, max(1_000, 30 * images / size)))
-    steps = wishes.steps or asked.get("steps") or usual
+    steps = steps or wishes.steps or asked.get("steps") or usual
     chosen = {
         "warmup": max(1, min(1000, steps // 10)),
         "learning_rate": 1e-3,
@@ -113,6 +100,7 @@ def suitable(wishes: Wishes, images: int) -> TrainingConfig:
         "average": 1,  # the rate has come down to nothing: the last weights are an average already
         **asked,
         "steps": steps,
+        "minutes": wishes.minutes or asked.get("minutes"),
     }
     return validate(TrainingConfig, chosen, where="training")
 

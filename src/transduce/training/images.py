@@ -38,6 +38,10 @@ class ImageClassification:
         whole = [order[begin : begin + size] for begin in range(0, len(order), size)]
         return [np.array_split(step, -(-len(step) // at_once)) for step in whole]
 
+    def pieces(self, model: ViT, indices: Indices, epoch: int) -> list[Indices]:
+        """See `Objective`."""
+        return [indices]
+
     def loss(self, model: ViT, indices: Indices, epoch: int) -> Loss:
         """See `Objective`."""
         pixels = self.images.pixels[indices]

@@ -1,6 +1,7 @@
 """What is learned: an objective yields batches and their loss; the trainer knows no more."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 from transduce.config import TrainingConfig
-from transduce.data.batching import Batch, collate, group_steps, pad, plan_batches
+from transduce.data.batching import Batch, Row, batches_by_length, collate, group_steps, pad, plan_batches
 from transduce.data.prepared import Pairs
 from transduce.data.resegment import Resegmentation
 from transduce.data.tokenizer import Tokenizer
@@ -17,6 +18,8 @@ from transduce.models.protocol import Model, SequenceToSequenceModel
 from transduce.training.loss import Loss, chunked_loss, r_drop_loss
 
 Indices = npt.NDArray[np.int64]
+
+CUT_ANEW = 1 << 15  # texts: more than there are in a step
 
 
 ModelT_contra = TypeVar("ModelT_contra", contravariant=True)
@@ -48,6 +51,10 @@ class Objective(Protocol[ModelT_contra]):
 
     def steps(self, epoch: int) -> list[list[Indices]]:
         """Which examples make up each step of an epoch, batch by batch: a function of the epoch alone."""
+        ...
+
+    def pieces(self, model: ModelT_contra, indices: Indices, epoch: int) -> list[Indices]:
+        """A batch as it is computed in training: whole, unless it is larger than was planned."""
         ...
 
     def loss(self, model: ModelT_contra, indices: Indices, epoch: int) -> Loss:
@@ -84,7 +91,9 @@ class SequenceToSequence:
         self.pairs, self.training = pairs, training
         self.source_lengths, self.target_lengths = pairs.source.lengths, pairs.target.lengths
         p = training.bpe_dropout
-        self._anew = Resegmentation(pairs, tokenizer, p, training.seed) if p and tokenizer else None
+        anew = Resegmentation(pairs, tokenizer, p, training.seed) if p and tokenizer else None
+        # Whoever asks how long a text has become will read it next.
+        self._anew = lru_cache(maxsize=CUT_ANEW)(anew.read) if anew else None
 
     def steps(self, epoch: int) -> list[list[Indices]]:
         """See `Objective`."""
@@ -96,6 +105,16 @@ class SequenceToSequence:
             epoch=epoch,
         )
         return group_steps(batches, self.target_lengths, self.training.batch_tokens or 1)
+
+    def pieces(self, model: SequenceToSequenceModel, indices: Indices, epoch: int) -> list[Indices]:
+        """See `Objective`: BPE-dropout makes texts longer."""
+        if self._anew is None:
+            return [indices]
+        most = self.training.max_tokens
+        longer = [max(map(len, self._cut_anew(model, index, epoch))) for index in indices]
+        if len(indices) * max(longer) <= most:
+            return [indices]
+        return [indices[rows] for rows in batches_by_length(longer, most)]
 
     def loss(self, model: SequenceToSequenceModel, indices: Indices, epoch: int) -> Loss:
         """See `Objective`."""
@@ -116,14 +135,17 @@ class SequenceToSequence:
 
     def _read(self, model: SequenceToSequenceModel, indices: Indices, epoch: int) -> Batch:
         if self._anew is not None and model.training:
-            batch = pad(
-                [self._anew.read("source", index, epoch, model.max_length) for index in indices],
-                [self._anew.read("target", index, epoch, model.max_length) for index in indices],
-                model.vocabulary,
-            )
+            sources, targets = zip(*(self._cut_anew(model, index, epoch) for index in indices), strict=True)
+            batch = pad(list(sources), list(targets), model.vocabulary)
         else:
             batch = collate(self.pairs, indices, model.vocabulary)
         return batch.to(model.device)
+
+    def _cut_anew(self, model: SequenceToSequenceModel, index: int, epoch: int) -> tuple[Row, Row]:
+        read, limit = self._anew, model.max_length
+        if read is None:
+            raise TypeError("without BPE-dropout, texts stay as they are")
+        return read("source", index, epoch, limit), read("target", index, epoch, limit)
 
 
 def batch_loss(model: SequenceToSequenceModel, batch: Batch, smoothing: float, r_drop: float = 0.0) -> Loss:

@@ -22,6 +22,14 @@ def computing_in(precision: str, device: torch.device) -> AbstractContextManager
     return nullcontext()
 
 
+def untried_precision(device: torch.device) -> tuple[Precision, str]:
+    """What is likely to be faster, and why no trial was made: for a model that may not fit whole."""
+    why = "chosen without a trial: the model is sharded"
+    if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
+        return "bfloat16", f"bfloat16 ({why})"
+    return "float32", f"float32 ({why})"
+
+
 def faster_precision(step: Callable[[], object], device: torch.device) -> tuple[Precision, str]:
     """The precision in which ``step`` takes less time, and why it was chosen.
 

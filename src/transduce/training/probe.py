@@ -1,10 +1,7 @@
-"""A short trial of a run, before it: how fast, in what precision, with how much memory."""
+"""A short trial of a run, before it: how fast, and in what precision."""
 
-import resource
-import sys
 import tempfile
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,7 @@ from transduce.training.distributed import Team
 from transduce.training.objective import Objective
 from transduce.training.precision import Precision, faster_precision
 from transduce.training.trainer import Trainer
-from transduce.training.validation import Validation
+from transduce.training.validation import BLIND_BATCHES, Validation
 
 FEWEST, MOST = 5, 50  # steps
 
@@ -40,11 +37,6 @@ class Probe:
     seconds_a_step: float
     seconds_a_validation: float
     tokens_a_second: float  # real target tokens
-    memory: int  # bytes at the peak, over what was in use before
-
-    def steps_in(self, seconds: float, validate_every: int) -> int:
-        """How many steps fit, with their validations."""
-        return max(1, int(seconds / (self.seconds_a_step + self.seconds_a_validation / validate_every)))
 
 
 def measure_precision(
@@ -68,7 +60,6 @@ def probe(
     seconds: float = 10.0,
 ) -> Probe:
     """Take steps for some seconds, and time a part of a validation. Changes the model."""
-    before = _start_measuring_memory(team.device)
     with tempfile.TemporaryDirectory() as folder:
         trial = Trainer(Path(folder), config, model, tokenizer, train, valid, _Nobody(), team)
         trial.module.train()
@@ -85,30 +76,11 @@ def probe(
             trial.module.eval()
             for batch in batches[:FEWEST]:
                 trial.module(valid, batch, 0)
-        a_batch = (time.perf_counter() - begin) / len(batches[:FEWEST])
+            a_batch = (time.perf_counter() - begin) / len(batches[:FEWEST])
+            blind = trial.module(valid, batches[0], 0, blind=True)
+        passes = len(batches) + (min(BLIND_BATCHES, len(batches)) if blind else 0)
     return Probe(
         seconds_a_step=spent / taken,
-        seconds_a_validation=a_batch * len(batches),
+        seconds_a_validation=a_batch * passes,
         tokens_a_second=trial.progress.tokens / spent,
-        memory=_peak_memory(team.device) - before,
     )
-
-
-def _start_measuring_memory(device: torch.device) -> int:
-    """Forget earlier peaks where that is possible; gives the bytes in use now."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    else:
-        with suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")
-    return _peak_memory(device)
-
-
-def _peak_memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    with suppress(OSError):
-        status = Path("/proc/self/status").read_text()
-        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -50,8 +50,11 @@ class Display:
     def moved(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> None:
         """See `transduce.training.trainer.Watcher`."""
         self._last = self._last or (time.monotonic(), progress.tokens)
-        if self._console.is_terminal and time.monotonic() - self._last[0] > A_MOMENT:
-            self._bar.update(self._task, completed=progress.step, figures=self._figures(progress, metrics))
+        if not self._console.is_terminal:
+            return
+        self._bar.update(self._task, completed=progress.step)
+        if time.monotonic() - self._last[0] > A_MOMENT or progress.step >= self._steps:
+            self._bar.update(self._task, figures=self._figures(progress, metrics))
 
     def stepped(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> None:
         """See `transduce.training.trainer.Watcher`."""

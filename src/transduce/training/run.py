@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transduce import artifact
-from transduce.config import RunConfig, ViTConfig, read_toml, write_toml
+from transduce.config import RunConfig, write_toml
 from transduce.data import tokenizer as tokenizers
 from transduce.data.corpus import Corpus
 from transduce.data.doctor import Doctor
@@ -21,11 +21,11 @@ from transduce.data.prepare import clean_lines, prepare
 from transduce.data.prepared import Pairs
 from transduce.data.report import print_report
 from transduce.data.tokenizer import Kind, Tokenizer
-from transduce.errors import DataError, TrainingError
+from transduce.errors import DataError
 from transduce.models.build import build
 from transduce.models.protocol import Model
 from transduce.training.choices import Wishes, choose
-from transduce.training.decide import measure
+from transduce.training.decide import decide
 from transduce.training.lock import alone_in
 from transduce.training.objective import SequenceToSequence
 from transduce.training.run_folder import RunFolder
@@ -51,6 +51,7 @@ class Inputs:
 class Run(RunFolder):
     """A run on pairs of texts."""
 
+    command = "train"
     inputs_made = frozenset({"data", "start", tokenizers.JOINT, tokenizers.SOURCE, tokenizers.TARGET})
 
     def prepare(self, inputs: Inputs, wishes: Wishes | None = None) -> None:
@@ -69,7 +70,15 @@ class Run(RunFolder):
         self._cut(inputs, tokenizer, limit)
         tokenizer.save(self.folder)
         train, valid = self._pairs()
-        config = self._decide(wishes, train, tokenizer)
+        config = decide(
+            lambda steps: choose(wishes, train, joint=tokenizer.joint, steps=steps),
+            wishes,
+            lambda config: build(config.model, tokenizer.vocabulary, seed=config.training.seed),
+            tokenizer,
+            lambda config: self._objectives(config, tokenizer),
+            self.team,
+            self.console,
+        )
         if wishes.start:
             old = artifact.load(wishes.start).float()
             model = artifact.assemble(config.model, old.vocabulary, dict(old.named_parameters()))
@@ -86,9 +95,7 @@ class Run(RunFolder):
 
     def open(self) -> tuple[RunConfig, Model, Tokenizer, SequenceToSequence, SequenceToSequence]:
         """Configuration, new model, tokenizer, training and validation data of a prepared run."""
-        config = read_toml(self.folder / "run.toml")
-        if isinstance(config.model, ViTConfig):
-            raise TrainingError(f"{self.folder} is a run on images", "use transduce vision train")
+        config = self.read_config()
         tokenizer = Tokenizer.load(self.folder)
         start = self.folder / "start"
         model = (
@@ -109,26 +116,6 @@ class Run(RunFolder):
             SequenceToSequence(train, config.training, tokenizer),
             SequenceToSequence(valid, config.training),
         )
-
-    def _decide(self, wishes: Wishes, pairs: Pairs, tokenizer: Tokenizer) -> RunConfig:
-        """What the machine and the amount of text decide: precision, and steps for a time or for epochs."""
-        config = choose(wishes, pairs, joint=tokenizer.joint)
-
-        def new_model() -> Model:
-            return build(config.model, tokenizer.vocabulary, seed=config.training.seed)
-
-        precision, steps = measure(
-            config,
-            wishes,
-            new_model,
-            tokenizer,
-            *self._objectives(config, tokenizer),
-            self.team,
-            self.console,
-        )
-        config = choose(wishes, pairs, joint=tokenizer.joint, steps=steps)
-        training = config.training.model_copy(update={"precision": precision})
-        return config.model_copy(update={"training": training})
 
     def _examine(self, inputs: Inputs) -> None:
         with self.console.status("looking at the text ..."):

@@ -1,9 +1,10 @@
 """A run folder, whatever is trained in it on whatever data."""
 
+import shlex
 import signal
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, ClassVar
 
 from rich.console import Console
 
-from transduce.config import RunConfig, read_toml, write_toml
+from transduce.config import BertConfig, ModelConfig, RunConfig, read_toml, write_toml
 from transduce.data.tokenizer import Tokenizer
 from transduce.errors import TrainingError
 from transduce.machine import keep_memory
@@ -21,6 +22,7 @@ from transduce.training import checkpoint
 from transduce.training.distributed import Team
 from transduce.training.lock import LOCK, alone_in
 from transduce.training.objective import Objective
+from transduce.training.parts import ending_in_one_line
 from transduce.training.progress import Display, Everyone
 from transduce.training.tensorboard import TensorBoard
 from transduce.training.trainer import Trainer
@@ -30,6 +32,7 @@ from transduce.training.trainer import Trainer
 class RunFolder(ABC):
     """Where a run is prepared, trained, stopped and gone on with."""
 
+    command: ClassVar[str]  # that trains in such a folder
     inputs_made: ClassVar[frozenset[str]]  # what preparing writes, beside run.toml
 
     folder: Path
@@ -44,6 +47,16 @@ class RunFolder(ABC):
     def is_prepared(self) -> bool:
         """There is a run here that can go on."""
         return (self.folder / "run.toml").exists()
+
+    def read_config(self) -> RunConfig:
+        """What was decided about the run that is here; it must be one of this kind."""
+        config = read_toml(self.folder / "run.toml")
+        if (command := command_for(config.model)) != self.command:
+            raise TrainingError(
+                f"{self.folder} holds a run of transduce {command}, not of transduce {self.command}",
+                f"go on with it by transduce {command} --resume",
+            )
+        return config
 
     def describe(self) -> str:
         """How far the run in this folder is."""
@@ -69,7 +82,7 @@ class RunFolder(ABC):
 
     def extend(self, steps: int) -> None:
         """Let a run go on for longer, or less long, than was planned."""
-        config = read_toml(self.folder / "run.toml")
+        config = self.read_config()
         if steps == config.training.steps:
             return
         if steps <= (done := self._steps_done()):
@@ -77,11 +90,42 @@ class RunFolder(ABC):
         training = config.training.model_copy(update={"steps": steps, "minutes": None})
         write_toml(config.model_copy(update={"training": training}), self.folder / "run.toml")
 
-    def train(self, *, tensorboard: bool = False) -> bool:
-        """Train, or go on training; says whether the run is finished."""
+    def carry_out(
+        self, prepare: Callable[[], None], *, resume: bool, steps: int | None, tensorboard: bool
+    ) -> bool:
+        """Prepare and train, or with ``resume`` go on with the run that is here, for ``steps`` if given.
+
+        Says how it went, and gives whether the run is finished.
+        """
+        going_on = resume and self.is_prepared
+        if going_on:
+            self._say(f"going on as {self.folder / 'run.toml'} says; of other options only steps count")
+        elif self.team.leads:
+            prepare()
+        finished = self.train(steps=steps if going_on else None, tensorboard=tensorboard)
+        if not finished:
+            command = f"{self.team.program} {self.command} --resume --out {shlex.quote(str(self.folder))}"
+            self._say(f"stopped; to go on: {command}")
+        elif (best := self.folder / "best").exists():
+            self._say(
+                f"the model is in {self.folder / 'final'}; the one with the lowest validation loss in {best}"
+            )
+        else:  # no validation gave a number
+            self._say(f"the model is in {self.folder / 'final'}")
+        return finished
+
+    def train(self, *, steps: int | None = None, tensorboard: bool = False) -> bool:
+        """Train, or go on training, for ``steps`` if given; says whether the run is finished."""
         with alone_in(self.folder) if self.team.leads else nullcontext():
+            if steps and self.team.leads:
+                self.extend(steps)
+            self.team.wait()  # the others read what the first one has written
             return self._train(tensorboard)
 
+    def _say(self, message: str) -> None:
+        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
+
+    @ending_in_one_line()
     def _train(self, tensorboard: bool) -> bool:
         keep_memory()
         config, model, tokenizer, train, valid = self.open()
@@ -105,6 +149,13 @@ class RunFolder(ABC):
             yield
         finally:
             board.close()
+
+
+def command_for(model: ModelConfig) -> str:
+    """The command that trains such a model."""
+    if isinstance(model, BertConfig):
+        return "mlm train" if model.masked_head else "mlm finetune"
+    return {"gpt": "lm train", "vit": "vision train"}.get(model.family, "train")
 
 
 @contextmanager

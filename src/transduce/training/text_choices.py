@@ -1,8 +1,11 @@
 """What is chosen for a run on plain text where its user wishes nothing."""
 
+import math
+from typing import Any
+
 from transduce.config import PRESETS, BertConfig, GptConfig, RunConfig, TrainingConfig
 from transduce.errors import ConfigError
-from transduce.training.choices import Wishes, asked
+from transduce.training.choices import Wishes, asked, tokens_a_batch
 
 FEW_TOKENS = 10_000_000  # up to here a small model learns as much as a large one, sooner
 EPOCHS = 20
@@ -35,7 +38,7 @@ def choose_training(wishes: Wishes, tokens: int, steps: int | None = None) -> Tr
             raise ConfigError(f"{name} is for pairs of texts", "leave it out of the run file")
     default = TrainingConfig()
     steps = steps or wishes.steps or given.get("steps")
-    steps = steps or int(min(100_000, max(1_000, EPOCHS * tokens / default.max_tokens)))
+    steps = steps or _usual_steps(tokens, given)
     rate = 1e-4 if wishes.start else 1e-3 if tokens <= FEW_TOKENS else 3e-4
     suitable = {
         "warmup": max(1, min(2_000, steps // 10)),
@@ -48,6 +51,12 @@ def choose_training(wishes: Wishes, tokens: int, steps: int | None = None) -> Tr
         "minutes": wishes.minutes or given.get("minutes"),
     }
     return default.model_copy(update=suitable)
+
+
+def _usual_steps(tokens: int, given: dict[str, Any]) -> int:
+    a_batch = tokens_a_batch(given)
+    batches_a_step = math.ceil((given.get("batch_tokens") or 1) / a_batch)
+    return int(min(100_000, max(1_000, EPOCHS * tokens / a_batch / batches_a_step)))
 
 
 def choose(wishes: Wishes, model: GptConfig | BertConfig, tokens: int, steps: int | None = None) -> RunConfig:

@@ -44,6 +44,10 @@ class _OneText:
         )
         return group_steps(batches, self.lengths, self.training.batch_tokens or 1)
 
+    def pieces(self, model: Any, indices: Indices, epoch: int) -> list[Indices]:
+        """See `Objective`."""
+        return [indices]
+
     def blind_loss(self, model: Any, indices: Indices) -> Loss | None:
         """See `Objective`."""
         return None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transduce import artifact
-from transduce.config import BertConfig, GptConfig, RunConfig, read_toml, write_toml
+from transduce.config import BertConfig, GptConfig, RunConfig, write_toml
 from transduce.data import tokenizer as tokenizers
 from transduce.data.blocks import Cutter
 from transduce.data.plain_text import SIDE, prepare_text, texts_of
@@ -25,7 +25,7 @@ from transduce.errors import DataError
 from transduce.models.build import build
 from transduce.models.protocol import Model
 from transduce.training.choices import Wishes
-from transduce.training.decide import measure
+from transduce.training.decide import decide
 from transduce.training.lock import alone_in
 from transduce.training.objective import Objective
 from transduce.training.run_folder import RunFolder
@@ -91,7 +91,15 @@ class TextRun(RunFolder):
                 f"cannot write {self.folder}: {error.strerror}", "check the space and your rights"
             ) from error
         tokens = int(self.texts("train").lengths.sum())
-        config = self._decide(wishes, model, tokenizer, tokens)
+        config = decide(
+            lambda steps: choose(wishes, model, tokens, steps),
+            wishes,
+            lambda config: build(config.model, tokenizer.vocabulary, seed=config.training.seed),
+            tokenizer,
+            lambda config: self.objectives(config, tokenizer),
+            self.team,
+            self.console,
+        )
         if wishes.start:
             artifact.save(self.starting_model(wishes.start, config), self.folder / "start", tokenizer)
         write_toml(config, self.folder / "run.toml")
@@ -116,15 +124,18 @@ class TextRun(RunFolder):
 
     def open(self) -> tuple[RunConfig, Model, Tokenizer, Objective[Any], Objective[Any]]:
         """Configuration, new model, tokenizer, training and validation data of a prepared run."""
-        config, tokenizer = read_toml(self.folder / "run.toml"), Tokenizer.load(self.folder)
+        config, tokenizer = self.read_config(), Tokenizer.load(self.folder)
         start = self.folder / "start"
         model = (
             artifact.load(start)
             if start.exists()
             else build(config.model, tokenizer.vocabulary, seed=config.training.seed)
         )
-        train, valid = (self.objective(part, config, tokenizer) for part in ("train", "valid"))
-        return config, model, tokenizer, train, valid
+        return config, model, tokenizer, *self.objectives(config, tokenizer)
+
+    def objectives(self, config: RunConfig, tokenizer: Tokenizer) -> tuple[Objective[Any], Objective[Any]]:
+        """The data to train and to validate on."""
+        return self.objective("train", config, tokenizer), self.objective("valid", config, tokenizer)
 
     def _tokenizer(self, inputs: TextInputs) -> Tokenizer:
         if isinstance(inputs.tokenizer, Path):
@@ -134,28 +145,11 @@ class TextRun(RunFolder):
                 side = self.train_tokenizer(inputs)
         return Tokenizer(side, side)
 
-    def _decide(
-        self, wishes: Wishes, model: GptConfig | BertConfig, tokenizer: Tokenizer, tokens: int
-    ) -> RunConfig:
-        """What the machine and the amount of text decide: precision, and steps for a time or for epochs."""
-        config = choose(wishes, model, tokens)
-        train, valid = (self.objective(part, config, tokenizer) for part in ("train", "valid"))
-
-        def new_model() -> Model:
-            return build(config.model, tokenizer.vocabulary, seed=config.training.seed)
-
-        precision, steps = measure(
-            config, wishes, new_model, tokenizer, train, valid, self.team, self.console
-        )
-        config = choose(wishes, model, tokens, steps)
-        training = config.training.model_copy(update={"precision": precision})
-        return config.model_copy(update={"training": training})
-
 
 class LanguageModelRun(TextRun):
     """A GPT that learns to go on with a text. A line begins with ``bos`` and ends with ``eos``."""
 
-    family = "gpt"
+    command, family = "lm train", "gpt"
 
     def train_tokenizer(self, inputs: TextInputs) -> Side:
         """See `TextRun`."""
@@ -192,7 +186,7 @@ class LanguageModelRun(TextRun):
 class MaskedTextRun(TextRun):
     """A BERT that learns to guess what was masked."""
 
-    family = "bert"
+    command, family = "mlm train", "bert"
 
     def train_tokenizer(self, inputs: TextInputs) -> Side:
         """See `TextRun`."""

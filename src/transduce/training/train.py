@@ -1,6 +1,5 @@
 """``transduce.train``: the command of the same name, in Python."""
 
-import shlex
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -106,37 +105,19 @@ def train(
     chosen = Options(**options)
     with joined() as team:
         run = Run(Path(out).expanduser(), console or Console(quiet=not team.leads), team)
-        if team.leads:
-            if not (resume and run.is_prepared):
-                run.prepare(chosen.inputs(resuming=resume), chosen.wishes())
-            else:
-                run.console.print(
-                    f"going on as {run.folder / 'run.toml'} says; of other options only steps count",
-                    highlight=False,
-                    markup=False,
-                    soft_wrap=True,
-                )
-                if chosen.steps:
-                    run.extend(chosen.steps)
-        team.wait()
-        finished = run.train(tensorboard=tensorboard)
-        run.console.print(
-            f"the model is in {run.folder / 'final'}; the one with the lowest validation loss in "
-            f"{run.folder / 'best'}"
-            if finished
-            else f"stopped; to go on: transduce train --resume --out {shlex.quote(str(run.folder))}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
+        return run.carry_out(
+            lambda: run.prepare(chosen.inputs(resuming=resume), chosen.wishes()),
+            resume=resume,
+            steps=chosen.steps,
+            tensorboard=tensorboard,
         )
-        return finished
 
 
 def plan(console: Console | None = None, **options: Any) -> Plan:
     """What `train` with these options would be like, from a short trial."""
     chosen = Options(**options)
-    with tempfile.TemporaryDirectory() as folder:
-        run = Run(Path(folder), console or Console())
+    with joined() as team, tempfile.TemporaryDirectory() as folder:
+        run = Run(Path(folder), console or Console(), team)
         run.prepare(chosen.inputs(), chosen.wishes())
         return make_plan(run)
 

@@ -1,6 +1,5 @@
 """``transduce vision train``, in Python."""
 
-import shlex
 from pathlib import Path
 
 from rich.console import Console
@@ -35,26 +34,15 @@ def train_images(
     """
     with joined() as team:
         run = ImageRun(Path(out).expanduser(), console or Console(quiet=not team.leads), team)
-        if team.leads:
-            if resume and run.is_prepared:
-                _say(run, f"going on as {run.folder / 'run.toml'} says; of other options only steps count")
-                if steps:
-                    run.extend(steps)
-            else:
-                run.prepare(
-                    _inputs(images, valid, hold_out, size),
-                    Wishes(config=_config(config), steps=steps, epochs=epochs, minutes=minutes),
-                )
-        team.wait()
-        finished = run.train(tensorboard=tensorboard)
-        _say(
-            run,
-            f"the model is in {run.folder / 'final'}; the one with the lowest validation loss in "
-            f"{run.folder / 'best'}"
-            if finished
-            else f"stopped; to go on: transduce vision train --resume --out {shlex.quote(str(run.folder))}",
+        return run.carry_out(
+            lambda: run.prepare(
+                _inputs(images, valid, hold_out, size),
+                Wishes(config=_config(config), steps=steps, epochs=epochs, minutes=minutes),
+            ),
+            resume=resume,
+            steps=steps,
+            tensorboard=tensorboard,
         )
-        return finished
 
 
 def parse_size(size: str | None) -> tuple[int, int] | None:
@@ -79,7 +67,3 @@ def _config(config: RunConfig | str | Path | None) -> RunConfig | None:
     if config is None or isinstance(config, RunConfig):
         return config
     return read_toml(Path(config).expanduser())
-
-
-def _say(run: ImageRun, message: str) -> None:
-    run.console.print(message, highlight=False, markup=False, soft_wrap=True)

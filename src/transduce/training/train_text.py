@@ -1,6 +1,5 @@
 """``transduce lm train``, ``transduce mlm train`` and ``transduce mlm finetune``, in Python."""
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +16,6 @@ from transduce.training.train import File, Files, kind_or_file, paths_of
 
 What = Literal["lm", "mlm", "classes"]
 RUNS: dict[What, type[TextRun]] = {"lm": LanguageModelRun, "mlm": MaskedTextRun, "classes": ClassesRun}
-COMMANDS: dict[What, str] = {"lm": "lm train", "mlm": "mlm train", "classes": "mlm finetune"}
 
 
 @dataclass(frozen=True)
@@ -85,21 +83,9 @@ def train_text(
     chosen = TextOptions(**options)
     with joined() as team:
         run = RUNS[what](Path(out).expanduser(), console or Console(quiet=not team.leads), team)
-        if team.leads:
-            if not (resume and run.is_prepared):
-                run.prepare(chosen.inputs(), chosen.wishes())
-            elif chosen.steps:
-                run.extend(chosen.steps)
-        team.wait()
-        finished = run.train(tensorboard=tensorboard)
-        folder = shlex.quote(str(run.folder))
-        run.console.print(
-            f"the model is in {run.folder / 'final'}; the one with the lowest validation loss in "
-            f"{run.folder / 'best'}"
-            if finished
-            else f"stopped; to go on: transduce {COMMANDS[what]} --resume --out {folder}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
+        return run.carry_out(
+            lambda: run.prepare(chosen.inputs(), chosen.wishes()),
+            resume=resume,
+            steps=chosen.steps,
+            tensorboard=tensorboard,
         )
-        return finished

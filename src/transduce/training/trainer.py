@@ -3,14 +3,13 @@
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from transduce import artifact
 from transduce.config import RunConfig
@@ -21,16 +20,19 @@ from transduce.nn.dropout import use_generator
 from transduce.training import checkpoint
 from transduce.training.averaging import MovingAverage, average_checkpoints
 from transduce.training.checkpoint import Progress, Snapshot
-from transduce.training.distributed import Share, Team, assign, whole
+from transduce.training.distributed import Share, Team, assign, assign_all, whole
 from transduce.training.objective import Indices, Objective, WithLoss
 from transduce.training.optimizer import freeze, make_optimizer, scale_and_clip
+from transduce.training.parts import is_out_of_memory, split
 from transduce.training.precision import computing_in
 from transduce.training.schedule import make_schedule
 from transduce.training.validation import Validation, validate
 
+T = TypeVar("T")
+
 BAD_STEPS_IN_A_ROW = 10
 LOG_EVERY = 50
-EARLY = 500  # steps in which no model is blamed for ignoring its source
+EARLY = 500  # steps in which no model is blamed for ignoring its source, unless they are all
 EXPLODED = 1.0  # nats a token above the best
 PLATEAU = 2  # validations without progress that halve the learning rate of the plateau schedule
 
@@ -73,8 +75,9 @@ class Trainer:
         self.train_data, self.valid_data = train, valid
         self.team = team or Team()
         training = config.training
-        # What is to be sharded may not fit whole.
-        self.model = model if training.parallel == "fsdp" else model.to(self.team.device)
+        # What is to be sharded may not fit whole; who shards it moves the shards.
+        sharded = training.parallel == "fsdp" and self.team.size > 1
+        self.model = model if sharded else model.to(self.team.device)
         self.generator = torch.Generator(self.team.device).manual_seed(training.seed + self.team.rank)
         use_generator(model, self.generator)
         freeze(model, training.freeze)
@@ -179,37 +182,50 @@ class Trainer:
         """Leave the summed gradients of this process's share in the model.
 
         Gives the sums of the loss and of the negative log-likelihood, and the number of tokens.
-        If memory does not suffice, all starts again with every batch in more parts: the sums are the same.
+        """
+        return self._in_parts(
+            batches,
+            lambda: self._add_gradients(self.team.share(split(batches, self.progress.parts))),
+        )
+
+    def _in_parts(self, batches: list[Indices], compute: Callable[[], T]) -> T:
+        """What is computed of these batches, each in as many parts as the run is in by then.
+
+        If memory does not suffice, all starts again with more of them: but for dropout, sums are the same.
         """
         random = self.generator.get_state()
         while True:
-            parts = [part for batch in batches for part in _split(batch, self.progress.parts)]
             try:
-                return self._add_gradients(self.team.share(parts))
+                return compute()
             except (RuntimeError, MemoryError) as error:
-                if not _is_out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
-                largest, example = max(map(len, parts)), self.train_data.words.example
-            if largest == 1 or self.team.size > 1:
-                raise TrainingError(
-                    f"memory does not suffice for {f'a single {example}' if largest == 1 else 'a batch'}",
-                    "set a smaller max_tokens in run.toml and go on with --resume, or train a smaller model",
-                )
-            if self.team.device.type == "cuda":
-                torch.cuda.empty_cache()
+            # Only here: what was computed so far is free when the error is forgotten.
+            self._take_more_parts(max(map(len, split(batches, self.progress.parts))))
             self.generator.set_state(random)
-            self.progress.parts *= 2
-            self.watcher.say(
-                f"memory did not suffice for {largest} {example}s at once: from step "
-                f"{self.progress.step:,} on, batches are computed in {self.progress.parts} parts, "
-                "with the same gradients"
+
+    def _take_more_parts(self, largest: int) -> None:
+        example = self.train_data.words.example
+        if largest == 1 or self.team.size > 1:
+            raise TrainingError(
+                f"memory does not suffice for {f'a single {example}' if largest == 1 else 'a batch'}",
+                "set a smaller max_tokens in run.toml and go on with --resume, or train a smaller model",
             )
+        if self.team.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.progress.parts *= 2
+        self.watcher.say(
+            f"memory did not suffice for {largest} {example}s at once: from step "
+            f"{self.progress.step:,} on, batches are computed in {self.progress.parts} parts, "
+            "with the same gradients but for dropout"
+        )
 
     def _add_gradients(self, shares: list[Share]) -> tuple[float, float, int]:
         self.optimizer.zero_grad()
         loss, nll, tokens = 0.0, 0.0, 0
-        for number, share in enumerate(shares, start=1):
-            with self.team.adding_up(self.module, last=number == len(shares)):
+        pieces = self.team.even([piece for share in shares for piece in self._pieces(share)])
+        for number, share in enumerate(pieces, start=1):
+            with self.team.adding_up(self.module, last=number == len(pieces)):
                 with computing_in(self.config.training.precision, self.team.device):
                     part = self.module(self.train_data, share.indices, self.progress.epoch)
                 (part.smoothed * 0 if share.idle else part.smoothed).backward()
@@ -217,6 +233,10 @@ class Trainer:
                 loss, nll = loss + part.smoothed.item(), nll + part.negative_log_likelihood
                 tokens += part.tokens
         return loss, nll, tokens
+
+    def _pieces(self, share: Share) -> list[Share]:
+        pieces = self.train_data.pieces(self.model, share.indices, self.progress.epoch)
+        return [Share(piece, share.idle) for piece in pieces]
 
     def _rate_now(self) -> float:
         return self.rate(self.progress.step) * 0.5**self.progress.rate_halvings
@@ -226,7 +246,8 @@ class Trainer:
         progress.bad_steps += 1
         progress.bad_steps_in_a_row += 1
         self.watcher.say(
-            f"step {progress.step:,} was skipped: its loss or gradient is not a number (loss {loss:.3g})"
+            f"step {progress.step:,} was skipped: its loss or gradient is not a number (loss {loss:.3g}). "
+            f"Most likely the learning rate, {self._rate_now():.1e} here, is too high or warm-up too short"
         )
         if progress.bad_steps_in_a_row >= BAD_STEPS_IN_A_ROW:
             raise TrainingError(
@@ -245,7 +266,7 @@ class Trainer:
     def _validate_and_save(self, *, finished: bool) -> None:
         progress, training = self.progress, self.config.training
         with self._averaged():
-            validation = validate(self.module, self.valid_data, self.team)
+            validation = self._validate()
             if validation.loss < progress.best_loss:
                 progress.best_loss, progress.best_step = validation.loss, progress.step
                 progress.validations_without_progress = 0
@@ -268,17 +289,27 @@ class Trainer:
             }
         )
         self.watcher.validated(progress, validation)
-        if not validation.loss <= progress.best_loss + EXPLODED:  # it may be no number at all
+        # It may be no number at all.
+        if not math.isfinite(validation.loss) or validation.loss > progress.best_loss + EXPLODED:
+            known = math.isfinite(progress.best_loss)
+            grown = f"the loss has grown from {progress.best_loss:.2f} to {validation.loss:.2f}"
             self.watcher.say(
-                f"the loss has grown from {progress.best_loss:.2f} to {validation.loss:.2f}: training "
-                "diverges. A lower learning rate, longer warm-up or pre-norm may help; best/ is as it was"
+                f"{grown if known else 'the validation loss is not a number'}: training diverges. A lower "
+                "learning rate, longer warm-up or pre-norm may help; "
+                f"{'best/ is as it was' if known else 'there is no best/ yet'}"
             )
-        if validation.ignores_its_source and progress.step > max(EARLY, 2 * training.warmup):
+        if validation.ignores_its_source and (finished or progress.step > max(EARLY, 2 * training.warmup)):
             self.watcher.say(
-                f"{self.train_data.words.ignored} If so, a lower learning rate, longer warm-up or pre-norm "
-                "may help"
+                f"{self.train_data.words.ignored} If so, more steps, a lower learning rate, longer warm-up "
+                "or pre-norm may help"
             )
         self.save()
+
+    def _validate(self) -> Validation:
+        batches = [indices for step in self.valid_data.steps(epoch=0) for indices in step]
+        return self._in_parts(
+            batches, lambda: validate(self.module, self.valid_data, self.team, self.progress.parts)
+        )
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
@@ -327,7 +358,7 @@ class Trainer:
                 f"the checkpoints in {self.folder} are of another model than run.toml",
                 "set [model] back there",
             )
-        _assign_all(self.model, snapshot.model)
+        assign_all(self.model, snapshot.model)
         for name, parameter in self.model.named_parameters():
             kinds = {
                 key.removeprefix(f"{name}/"): tensor
@@ -363,16 +394,3 @@ class Trainer:
                     f"cannot write {path}: {error.strerror}", "make room, then go on with --resume"
                 ) from error
         self.watcher.stepped(self.progress, metrics)
-
-
-def _assign_all(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    for name, parameter in model.named_parameters():
-        assign(parameter, weights[name])
-
-
-def _split(batch: Indices, parts: int) -> list[Indices]:
-    return [part for part in np.array_split(batch, parts) if len(part)]
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)

@@ -12,6 +12,7 @@ from torch import nn
 from transduce.training.distributed import Team
 from transduce.training.loss import Loss
 from transduce.training.objective import Objective
+from transduce.training.parts import split
 
 Figures = npt.NDArray[np.float64]  # negative log-likelihood, correct, tokens
 
@@ -39,16 +40,19 @@ class Validation:
 
 
 @torch.no_grad()
-def validate(module: nn.Module, data: Objective[Any], team: Team) -> Validation:
-    """Look at all data once, without dropout; at some of it with exchanged sources too."""
+def validate(module: nn.Module, data: Objective[Any], team: Team, parts: int = 1) -> Validation:
+    """Look at all data once, without dropout; at some of it with exchanged sources too.
+
+    Every batch is computed in so many ``parts``.
+    """
     module.eval()
     everything, blind, same = np.zeros(3), np.zeros(3), np.zeros(3)
     batches = [indices for step in data.steps(epoch=0) for indices in step]
-    for number, share in enumerate(team.share(batches)):
+    for number, share in enumerate(team.share(split(batches, parts))):
         counts = 0 if share.idle else 1
         seen = _figures(module(data, share.indices, 0)) * counts
         everything += seen
-        if number < BLIND_BATCHES and (other := module(data, share.indices, 0, blind=True)):
+        if number < BLIND_BATCHES * parts and (other := module(data, share.indices, 0, blind=True)):
             blind += _figures(other) * counts
             same += seen  # compared on the same batches: the difference is what counts
     module.train()
