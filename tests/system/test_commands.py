@@ -226,6 +226,14 @@ def test_demo(tmp_path):
     assert "<html" in (tmp_path / "demo" / "attention.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
+def test_the_demo_learns_dates(tmp_path):
+    result = run("demo", "--out", tmp_path / "demo")
+    assert result.returncode == 0, result.stderr
+    (right,) = re.findall(r"^([\d.]+)% of 500 texts came out exactly right", result.stdout, re.MULTILINE)
+    assert float(right) >= 98
+
+
 def test_plan_says_what_a_run_will_take(text):
     result = run("plan", "--source", text / "a", "--target", text / "b", "--preset", "tiny", "--epochs", 3)
     assert result.returncode == 0, result.stderr

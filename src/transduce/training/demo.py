@@ -48,14 +48,20 @@ def config(steps: int) -> RunConfig:
     )
 
 
+def divided(task: str) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """Pairs to train on, and texts to try afterwards whose answers no training pair has, however worded."""
+    unseen = dict(TASKS[task](HELD_OUT, 0))
+    answers = set(unseen.values())
+    return list(dict.fromkeys(pair for pair in TASKS[task](PAIRS, 1) if pair[1] not in answers)), unseen
+
+
 def demo(task: str, out: Path | None, steps: int, console: Console) -> float:
     """Learn a task, show examples; gives the share of held-out texts that came out exactly right."""
     folder = out or Path(tempfile.mkdtemp(prefix=f"transduce-{task}-"))
     if Run(folder / "run").is_prepared:
         raise TrainingError(f"{folder} holds a demo already", "choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
-    unseen = dict(TASKS[task](HELD_OUT, 0))
-    train = dict.fromkeys(pair for pair in TASKS[task](PAIRS, 1) if pair[0] not in unseen)
+    train, unseen = divided(task)
     with (folder / "train.tsv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(
             file, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE, quotechar=None
@@ -72,7 +78,7 @@ def demo(task: str, out: Path | None, steps: int, console: Console) -> float:
     page = folder / "attention.html"
     inspect(translator, next(iter(unseen))).save(page)
     console.print(
-        f"{right:.1%} of {len(unseen)} texts that it had never seen came out exactly right.\n"
+        f"{right:.1%} of {len(unseen)} texts came out exactly right; their answers were nowhere in training.\n"
         f"What it looks at while it translates, to open in a browser: {page}\n"
         f"The model is in {run.folder / 'final'}. With your own text, two files that go line by line:\n"
         "  transduce train --source mine.src --target mine.tgt --out runs/mine\n"
