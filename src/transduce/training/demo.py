@@ -78,7 +78,7 @@ def demo(task: str, out: Path | None, steps: int, console: Console) -> float:
     page = folder / "attention.html"
     inspect(translator, next(iter(unseen))).save(page)
     console.print(
-        f"{right:.1%} of {len(unseen)} texts came out exactly right; their answers were nowhere in training.\n"
+        f"{right:.1%} of {len(unseen)} texts came out exactly right; training had none of their answers.\n"
         f"What it looks at while it translates, to open in a browser: {page}\n"
         f"The model is in {run.folder / 'final'}. With your own text, two files that go line by line:\n"
         "  transduce train --source mine.src --target mine.tgt --out runs/mine\n"
