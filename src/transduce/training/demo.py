@@ -70,7 +70,8 @@ def demo(task: str, out: Path | None, steps: int, console: Console) -> float:
     corpus = Corpus.of([], [], [folder / "train.tsv"], "training")
     assert corpus is not None  # noqa: S101
     run.prepare(Inputs(corpus, tokenizer="char", examined=False), Wishes(config(steps)))
-    run.train()
+    if not run.train():
+        raise KeyboardInterrupt  # there is no model to show
     translator = Translator.load(run.folder / "final", beam=1)
     said = [translation.text for translation in translator.translate(unseen)]
     right = sum(one == other for one, other in zip(said, unseen.values(), strict=True)) / len(unseen)
