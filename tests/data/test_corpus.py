@@ -9,6 +9,7 @@ from corpora import refused, write
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transduce.data.clean import usable
 from transduce.data.corpus import AlignedFiles, Corpus, JsonLines, Tsv, has_byte_order_mark, open_binary
 
 # No line feed; no CR at the end, where it would be half a line end; no byte order mark.
@@ -218,7 +219,6 @@ def test_a_line_without_a_tab_is_named(bad, tmp_path):
 @pytest.mark.parametrize(
     "bad",
     [
-        "",
         "{",
         "null",
         "[1, 2]",
@@ -228,7 +228,6 @@ def test_a_line_without_a_tab_is_named(bad, tmp_path):
         '{"source": "a", "target": null}',
         '{"source": "a", "target": 3}',
         '{"source": "a", "target": "\\ud800"}',
-        b'{"source": "a", "target": "\xff"}',
         '{"source": "a", "target": ' + "9" * 5000 + "}",
         "[" * 100_000,
     ],
@@ -237,6 +236,16 @@ def test_a_bad_json_line_is_named(bad, tmp_path):
     path = write(tmp_path / "pairs.jsonl", ['{"source": "a", "target": "b"}'] * 4 + [bad])
     said = refused(pairs_of, JsonLines(path), 2)
     assert f"{path}, line 5: no object with texts 'source' and 'target'" in said
+
+
+@pytest.mark.parametrize("kind", [Tsv, JsonLines])
+@pytest.mark.parametrize("line", [b"", b"  ", b"\r", "\u3000".encode(), b"\xff", b'{"source": "caf\xe9"}'])
+def test_a_line_that_is_blank_or_broken_is_a_pair_that_cannot_be_used(kind, line, tmp_path):
+    good = {Tsv: "a\tb", JsonLines: '{"source": "a", "target": "b"}'}[kind]
+    (chunk,) = kind(write(tmp_path / "pairs", [good, line, good])).chunks()
+    kept = usable(chunk)
+    assert len(chunk.sources) == 3
+    assert (kept.sources, kept.targets, kept.lines) == (["a", "a"], ["b", "b"], [1, 3])
 
 
 def test_a_json_line_without_the_wanted_keys_is_named(tmp_path):

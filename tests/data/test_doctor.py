@@ -306,6 +306,33 @@ def test_tsv_and_json_are_examined_too(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("kind", "good", "broken", "byte"),
+    [
+        (Tsv, "a{0} dog\tein Hund {0}", b"one\tcaf\xe9", 8),
+        (Tsv, "a{0} dog\tein Hund {0}", b"caf\xe9\tone", 4),
+        (
+            JsonLines,
+            '{{"source": "a{0} dog", "target": "ein Hund {0}"}}',
+            b'{"source": "one", "target": "caf\xe9"}',
+            33,
+        ),
+    ],
+)
+def test_blank_and_broken_lines_of_one_file_are_counted(kind, good, broken, byte, tmp_path):
+    lines = [good.format(number) for number in range(6)]
+    lines[1] = lines[3] = ""
+    lines[4:4] = [broken]
+    path = write(tmp_path / "pairs", lines)
+    assert path.read_bytes().splitlines()[4][byte - 1] == 0xE9
+    report = Doctor().examine(Corpus((kind(path),)), {})
+    found = {item.problem: item for item in report.findings}
+    assert (report.pairs, report.dropped, len(found)) == (7, 3, 2)
+    assert places(found["empty on one side or both"]) == [(str(path), 2), (str(path), 4)]
+    assert places(found["broken UTF-8"]) == [(str(path), 5)]
+    assert found["broken UTF-8"].examples[0].text.startswith(f"byte {byte}: ")
+
+
 def readable(text):
     try:
         return bool(text.decode().strip())

@@ -1,8 +1,8 @@
 import pytest
 
 from builders import random_words
-from transduce.data.tokenizer import Tokenizer
-from transduce.data.wordpiece import SPECIAL, train_wordpiece
+from transduce.data.tokenizer import BERT_SPECIAL, Tokenizer
+from transduce.data.wordpiece import train_wordpiece
 from transduce.errors import DataError
 
 LINES = [" ".join(random_words(200)[begin : begin + 5]) for begin in range(0, 200, 5)]
@@ -10,7 +10,7 @@ LINES = [" ".join(random_words(200)[begin : begin + 5]) for begin in range(0, 20
 
 def test_it_is_berts():
     side = train_wordpiece(LINES, size=100)
-    assert [side.id_of(token) for token in SPECIAL] == [0, 1, 2, 3, 4]
+    assert [side.id_of(token) for token in BERT_SPECIAL] == [0, 1, 2, 3, 4]
     assert side.size == 100
     special = Tokenizer(side, side).vocabulary
     assert (special.pad, special.bos, special.eos) == (0, 2, 3)

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import struct
 import subprocess
@@ -204,6 +205,54 @@ def test_train_and_resume(text):
     assert run("train", "--resume", "--out", text / "run").returncode == 0
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_strict_refuses_text_that_has_anything_wrong_with_it(text, strict):
+    (text / "a").write_text((text / "a").read_text() + "\n")
+    (text / "b").write_text((text / "b").read_text() + "surplus\n")
+    command = ["train", "--source", text / "a", "--target", text / "b", "--out", text / "run"]
+    options = ["--preset", "tiny", "--steps", "1", "--tokenizer", "char", *(["--strict"] if strict else [])]
+    result = run(*command, *options)
+    assert "empty on one side or both" in result.stdout
+    if strict:
+        assert result.returncode == 2
+        assert result.stderr == "error: the text is not fit for training; mend what the table above says\n"
+        assert not (text / "run").exists()
+    else:
+        assert result.returncode == 0, result.stderr
+        assert "301 pairs looked at; training leaves 1 of them out" in result.stdout
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(text):
+    (text / "run.toml").write_text(
+        "[model]\nencoder_layers = 1\ndecoder_layers = 1\nd_model = 16\nd_ff = 16\nheads = 2\n"
+        "[training]\nsteps = 100000\nwarmup = 2\nvalidate_every = 5\nprecision = 'float32'\n"
+    )
+    out = text / "my run"
+    options = ["--config", text / "run.toml", "--tokenizer", "char"]
+    command = ["train", "--source", text / "a", "--target", text / "b", "--out", out, *options]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "transduce", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while process.poll() is None and not list(out.glob("checkpoints/step-*")):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said, errors = process.communicate()
+    assert process.returncode == 130, errors
+    assert errors == ""
+    *_, last = said.splitlines()
+    told, advice = last.split(": ", 1)
+    program, *arguments = shlex.split(advice)
+    assert (told, program) == ("stopped; to go on", "transduce")
+    done = max(int(path.name.removeprefix("step-")) for path in out.glob("checkpoints/step-*"))
+    resumed = run(*arguments, "--steps", done + 1)
+    assert resumed.returncode == 0, resumed.stderr
+    assert f"going on from step {done}" in resumed.stdout.replace(",", "")
+    assert (out / "final").exists()
+
+
 def test_train_an_rnn_and_translate_with_it(text):
     command = ["train", "--source", text / "a", "--target", text / "b", "--out", text / "run"]
     trained = run(*command, "--family", "rnn", "--steps", "2", "--tokenizer", "char")
@@ -224,6 +273,14 @@ def test_demo(tmp_path):
     assert "came out exactly right" in result.stdout
     assert "transduce train --source" in result.stdout
     assert "<html" in (tmp_path / "demo" / "attention.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_demo_learns_dates(tmp_path):
+    result = run("demo", "--out", tmp_path / "demo")
+    assert result.returncode == 0, result.stderr
+    (right,) = re.findall(r"^([\d.]+)% of 500 texts came out exactly right", result.stdout, re.MULTILINE)
+    assert float(right) >= 98
 
 
 def test_plan_says_what_a_run_will_take(text):

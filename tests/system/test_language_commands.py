@@ -102,6 +102,14 @@ def test_finetune_and_classify(place):
         (["mlm", "train", "--text", "{}/empty", "--out", "{}/x"], "{}/empty holds no text"),
         (["lm", "train", "--text", "{}/broken", "--out", "{}/x"], "{}/broken, line 2: not UTF-8 at byte 1"),
         (["mlm", "train", "--text", "{}/text", "--tokenizer", "bpe", "--out", "{}/x"], "a bpe tokenizer has"),
+        (
+            ["lm", "train", "--text", "{}/text", "--from", "{}/x", "--tokenizer", "byte", "--out", "{}/x"],
+            "--tokenizer and a model to start from were given; leave --tokenizer out",
+        ),
+        (
+            ["mlm", "train", "--text", "{}/text", "--from", "{}/mlm/final", "--cased", "--out", "{}/x"],
+            "--cased and a model to start from were given; leave --cased out",
+        ),
         (["lm", "generate", "{}/lm/final", "--prompt", "cat " * 30], "the prompt is 31 tokens long"),
         (["lm", "generate", "{}/lm/final", "--beam", "2", "--sample"], "a beam and drawing at random"),
         (["lm", "generate", "{}/lm/final", "--temperature", "0"], "temperature is 0.0, but must be more"),

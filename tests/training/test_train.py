@@ -214,11 +214,16 @@ def test_fine_tuning_keeps_vocabulary_and_architecture(files, text, tmp_path):
         ({"family": "rnn", "preset": "small"}, ConfigError, "leave one of them out"),
         ({"family": "rnn", "config": CONFIG}, ConfigError, "leave one of them out"),
         ({"preset": "small", "config": CONFIG}, ConfigError, "a run file and a preset"),
-        ({"preset": "small", "start": "model"}, ConfigError, "the model has its sizes"),
+        ({"preset": "small", "start": "model", "tokenizer": None}, ConfigError, "the model has its sizes"),
         ({"steps": -5}, ConfigError, "steps = -5 is no length; give more than 0"),
-        ({"start": "nowhere"}, ArtifactError, "nowhere is not a folder"),
+        ({"start": "nowhere", "tokenizer": None}, ArtifactError, "nowhere is not a folder"),
         ({"steps": 2, "minutes": 3}, ConfigError, "choose one of steps, epochs and minutes"),
         ({"tokenizer": "bpee"}, DataError, "there is no tokenizer 'bpee'; give bpe, unigram"),
+        ({"tokenizer": __file__, "separate": True}, ConfigError, "--separate and a tokenizer's file"),
+        ({"tokenizer": __file__, "vocabulary": 9}, ConfigError, "--vocabulary and a tokenizer's file"),
+        ({"start": "model"}, ConfigError, "--tokenizer and a model to start from were given; leave"),
+        ({"start": "model", "tokenizer": None, "separate": True}, ConfigError, "--separate and a model to"),
+        ({"start": "model", "tokenizer": None, "vocabulary": 9}, ConfigError, "--vocabulary and a model to"),
         ({"minutes": float("inf")}, ConfigError, "minutes = inf is no length"),
         ({"max_length": 1}, DataError, "all pairs are longer than 1 tokens"),
     ],
@@ -308,12 +313,12 @@ def test_odd_names_are_only_names(files, tmp_path):
     assert "run [/x] [de]/final" in said
 
 
-def test_a_model_in_half_precision_is_tuned_in_float32(files, tmp_path):
+def test_a_model_in_half_precision_is_tuned_in_float32(files, text, tmp_path):
     train(tmp_path / "old", config=CONFIG, **files)
     model = transduce.load(tmp_path / "old" / "final").bfloat16()
     transduce.save(model, tmp_path / "half", artifact.load_tokenizer(tmp_path / "old" / "final"))
     tuned = CONFIG.model_copy(update={"training": QUICK.model_copy(update={"steps": 2})})
-    train(tmp_path / "new", config=tuned, start=tmp_path / "half", **files)
+    train(tmp_path / "new", config=tuned, start=tmp_path / "half", source=text / "a", target=text / "b")
     assert transduce.load(tmp_path / "new" / "final").output.weight.dtype == torch.float32
 
 

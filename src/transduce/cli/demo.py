@@ -13,7 +13,7 @@ def demo(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where to put it; a new place if not given.")
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="How long to train.")] = 900,
+    steps: Annotated[int, typer.Option(min=1, help="How long to train.")] = 1200,
 ) -> None:
     """Watch a model learn: dates in 28 languages to ISO 8601, say, in about two minutes.
 

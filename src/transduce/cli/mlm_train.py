@@ -21,10 +21,10 @@ def train(
     epochs: o.Epochs = None,
     minutes: o.Minutes = None,
     tokenizer: Annotated[
-        str,
+        str | None,
         typer.Option(metavar="KIND|FILE", help="wordpiece; or BERT's vocab.txt, a tokenizer.json."),
-    ] = "wordpiece",
-    vocabulary: o.VocabularySize = 8000,
+    ] = None,
+    vocabulary: o.VocabularySize = None,
     cased: Annotated[bool, typer.Option("--cased", help="Tell A from a.")] = False,
     packed: t.Packed = False,
     max_length: t.Context = None,

@@ -22,14 +22,16 @@ Steps = Annotated[int | None, typer.Option(min=1, help="How long; chosen from th
 Epochs = Annotated[float | None, typer.Option(min=0.001, help="Instead of steps: times through the text.")]
 Minutes = Annotated[float | None, typer.Option(min=0.1, help="Instead of steps: a time to make do with.")]
 TokenizerName = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--tokenizer",
         metavar="KIND|FILE",
-        help="bpe, unigram, wordpiece, char, byte; or a tokenizer.json, a vocab.txt.",
+        help="bpe if not given, unigram, wordpiece, char, byte; or a tokenizer.json, a vocab.txt.",
     ),
 ]
-VocabularySize = Annotated[int, typer.Option("--vocabulary", min=1, help="The most tokens.")]
+VocabularySize = Annotated[
+    int | None, typer.Option("--vocabulary", min=1, help="The most tokens; 8000 if not given.")
+]
 Separate = Annotated[bool, typer.Option("--separate", help="A vocabulary for each side.")]
 HoldOut = Annotated[
     float,

@@ -71,15 +71,17 @@ class Tsv:
         return (self.path,)
 
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
-        """All pairs; a line without a tab is an error."""
+        """All pairs; a line without a tab is an error, unless it is blank or broken UTF-8."""
         pairs = (self._pair(text, line) for line, text in enumerate(lines_of(self.path), 1))
         return _chunks(pairs, size, self.path, self.path)
 
     def _pair(self, text: bytes, line: int) -> tuple[bytes, bytes]:
         columns = text.split(b"\t", 2)
-        if len(columns) < 2:
+        if len(columns) > 1:
+            return columns[0], columns[1]
+        if _is_readable(text):
             raise DataError(f"{self.path}, line {line}: no tab", "separate source and target by one")
-        return columns[0], columns[1]
+        return text, b""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class JsonLines:
         return (self.path,)
 
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
-        """All pairs; a line that is no such object is an error."""
+        """All pairs; a line that is no such object is an error, unless it is blank or broken UTF-8."""
         pairs = (self._pair(text, line) for line, text in enumerate(lines_of(self.path), 1))
         return _chunks(pairs, size, self.path, self.path)
 
@@ -106,6 +108,8 @@ class JsonLines:
             source, target = item[self.source_key], item[self.target_key]
             return source.encode(), target.encode()
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            if not _is_readable(text):
+                return text, b""
             raise DataError(
                 f"{self.path}, line {line}: no object with texts {self.source_key!r} and {self.target_key!r}",
                 "correct the line",
@@ -139,6 +143,14 @@ class Corpus:
         """All pairs of all parts."""
         for part in self.parts:
             yield from part.chunks(size)
+
+
+def _is_readable(line: bytes) -> bool:
+    """UTF-8, and not blank. What is not is a pair that cannot be used, as in aligned files, and no error."""
+    try:
+        return bool(line.decode().strip())
+    except UnicodeDecodeError:
+        return False
 
 
 def _both_sides(path: Path) -> Part:

@@ -76,7 +76,7 @@ class Doctor:
             "nothing needs doing: it is not taken for text; other tools may want the file without it",
         )
         self.broken = Finding("broken UTF-8", "convert the file to UTF-8, with iconv for one", dropped=True)
-        self.empty = Finding("empty on one side or both", "remove these lines from both files", dropped=True)
+        self.empty = Finding("empty on one side or both", "remove these lines on both sides", dropped=True)
         self.nul = Finding("NUL characters", "remove them: they often come from UTF-16 text")
         self.breaks = Finding(
             "CR, U+2028, U+2029 or U+0085 inside a line",
@@ -170,17 +170,15 @@ class Doctor:
                 self._note_broken(chunk, line)
 
     def _note_broken(self, chunk: Chunk, line: int) -> None:
-        """Once a pair, however many of its sides are broken."""
-        offset = line - chunk.first_line
-        for text, where in (
-            (chunk.sources[offset], chunk.where),
-            (chunk.targets[offset], chunk.where_target),
-        ):
+        """Once a pair, however many of its sides are broken. Bytes are counted from the start of the line."""
+        source, target = (side[line - chunk.first_line] for side in (chunk.sources, chunk.targets))
+        before = len(source) + 1 if chunk.where == chunk.where_target else 0  # and a tab, in one line
+        for text, where, begin in ((source, chunk.where, 1), (target, chunk.where_target, 1 + before)):
             try:
                 text.decode()
             except UnicodeDecodeError as error:
                 shown = text[max(0, error.start - 20) :].decode(errors="backslashreplace")
-                self.broken.add(where, line, f"byte {error.start + 1}: {shown}")
+                self.broken.add(where, line, f"byte {begin + error.start}: {shown}")
                 return
 
     def _look(self, kept: CleanChunk, where: str) -> None:

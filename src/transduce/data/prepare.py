@@ -9,7 +9,6 @@ import numpy as np
 
 from transduce.data.clean import CleanChunk, usable
 from transduce.data.corpus import Corpus
-from transduce.data.doctor import Doctor
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.data.tokenizer import Tokenizer, normalize
 from transduce.errors import DataError
@@ -27,9 +26,9 @@ class Prepared:
     too_long: int
 
 
-def clean_lines(corpus: Corpus, doctor: Doctor | None = None) -> Iterator[CleanChunk]:
-    """The usable pairs of a corpus; a doctor, if there is one, looks at all of them."""
-    return map(doctor.treat if doctor else usable, corpus.chunks())
+def clean_lines(corpus: Corpus) -> Iterator[CleanChunk]:
+    """The usable pairs of a corpus."""
+    return map(usable, corpus.chunks())
 
 
 def is_held_out(source: str, share: float) -> bool:

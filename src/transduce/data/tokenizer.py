@@ -26,6 +26,7 @@ from transduce.errors import DataError
 Kind = Literal["bpe", "unigram", "wordpiece", "char", "byte"]
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 JOINT, SOURCE, TARGET = "tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"
 
 _ByteLevel = pre_tokenizers.ByteLevel
@@ -317,14 +318,13 @@ def _from_vocabulary(text: str) -> Backend:
 def wordpiece_of(tokens: list[str], *, lowercase: bool) -> Backend:
     """WordPiece with these tokens; those that BERT calls special must be among them."""
     vocabulary = {token: index for index, token in enumerate(tokens)}
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    if missing := [token for token in special if token not in vocabulary]:
+    if missing := [token for token in BERT_SPECIAL if token not in vocabulary]:
         raise ValueError(f"it has no {missing[0]}")
     backend = Backend(models.WordPiece(vocabulary, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece()
-    backend.add_special_tokens([AddedToken(token, special=True) for token in special])
+    backend.add_special_tokens([AddedToken(token, special=True) for token in BERT_SPECIAL])
     backend.post_processor = processors.BertProcessing(
         ("[SEP]", vocabulary["[SEP]"]), ("[CLS]", vocabulary["[CLS]"])
     )

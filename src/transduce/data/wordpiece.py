@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from transduce.data.tokenizer import Side, wordpiece_of
+from transduce.data.tokenizer import BERT_SPECIAL, Side, wordpiece_of
 from transduce.data.words import count_words, repeated
 from transduce.errors import DataError
 
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CHARACTERS = 1000  # the commonest ones; others are [UNK]
 
 
@@ -23,7 +22,7 @@ def train_wordpiece(lines: Iterable[str], *, size: int, cased: bool = False) -> 
         characters.update({character: word.count(character) * count for character in set(word)})
     alphabet = sorted(character for character, _ in characters.most_common(CHARACTERS))
     # Named first, so that the order in which words are met, which is random, does not number them.
-    first = [*SPECIAL, *alphabet, *(f"##{character}" for character in alphabet)]
+    first = [*BERT_SPECIAL, *alphabet, *(f"##{character}" for character in alphabet)]
     if not alphabet:
         raise DataError("there is no text to learn a vocabulary from", "give a file with text")
     if size < len(first):

@@ -48,14 +48,20 @@ def config(steps: int) -> RunConfig:
     )
 
 
+def divided(task: str) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """Pairs to train on, and texts to try afterwards whose answers no training pair has, however worded."""
+    unseen = dict(TASKS[task](HELD_OUT, 0))
+    answers = set(unseen.values())
+    return list(dict.fromkeys(pair for pair in TASKS[task](PAIRS, 1) if pair[1] not in answers)), unseen
+
+
 def demo(task: str, out: Path | None, steps: int, console: Console) -> float:
     """Learn a task, show examples; gives the share of held-out texts that came out exactly right."""
     folder = out or Path(tempfile.mkdtemp(prefix=f"transduce-{task}-"))
     if Run(folder / "run").is_prepared:
         raise TrainingError(f"{folder} holds a demo already", "choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
-    unseen = dict(TASKS[task](HELD_OUT, 0))
-    train = dict.fromkeys(pair for pair in TASKS[task](PAIRS, 1) if pair[0] not in unseen)
+    train, unseen = divided(task)
     with (folder / "train.tsv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(
             file, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE, quotechar=None
@@ -64,7 +70,8 @@ def demo(task: str, out: Path | None, steps: int, console: Console) -> float:
     corpus = Corpus.of([], [], [folder / "train.tsv"], "training")
     assert corpus is not None  # noqa: S101
     run.prepare(Inputs(corpus, tokenizer="char", examined=False), Wishes(config(steps)))
-    run.train()
+    if not run.train():
+        raise KeyboardInterrupt  # there is no model to show
     translator = Translator.load(run.folder / "final", beam=1)
     said = [translation.text for translation in translator.translate(unseen)]
     right = sum(one == other for one, other in zip(said, unseen.values(), strict=True)) / len(unseen)
@@ -72,7 +79,7 @@ def demo(task: str, out: Path | None, steps: int, console: Console) -> float:
     page = folder / "attention.html"
     inspect(translator, next(iter(unseen))).save(page)
     console.print(
-        f"{right:.1%} of {len(unseen)} texts that it had never seen came out exactly right.\n"
+        f"{right:.1%} of {len(unseen)} texts came out exactly right; training had none of their answers.\n"
         f"What it looks at while it translates, to open in a browser: {page}\n"
         f"The model is in {run.folder / 'final'}. With your own text, two files that go line by line:\n"
         "  transduce train --source mine.src --target mine.tgt --out runs/mine\n"

@@ -12,7 +12,7 @@ from rich.console import Console
 from transduce.config import RunConfig, read_toml
 from transduce.data.corpus import Corpus
 from transduce.data.tokenizer import Kind
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
 from transduce.training.choices import Wishes
 from transduce.training.distributed import joined
 from transduce.training.plan import Plan, make_plan
@@ -39,8 +39,8 @@ class Options:
     steps: int | None = None
     epochs: float | None = None
     minutes: float | None = None
-    tokenizer: File = "bpe"  # a kind: bpe, unigram, wordpiece, char, byte; or a ready-made tokenizer's file
-    vocabulary: int = 8000
+    tokenizer: File | None = None  # bpe if not given, unigram, wordpiece, char, byte; or a file
+    vocabulary: int | None = None  # the most tokens; 8,000 if not given
     separate: bool = False  # a vocabulary for each side
     hold_out: float = 0.02  # of the pairs, for validation, if no files are given for it
     max_length: int = MAX_LENGTH  # tokens
@@ -64,8 +64,10 @@ class Options:
                 paths_of(self.valid_pairs),
                 "validation",
             ),
-            tokenizer=kind_or_file(self.tokenizer),
-            vocabulary=self.vocabulary,
+            tokenizer=kind_or_file(
+                self.tokenizer, "bpe", self.start, vocabulary=self.vocabulary, separate=self.separate
+            ),
+            vocabulary=Inputs.vocabulary if self.vocabulary is None else self.vocabulary,
             joint=not self.separate,
             hold_out=self.hold_out,
             max_length=self.max_length,
@@ -130,8 +132,31 @@ def paths_of(files: Files) -> list[Path]:
     return [Path(file).expanduser() for file in several]
 
 
-def kind_or_file(tokenizer: File) -> Kind | Path:
-    """A kind of tokenizer, or the file of one."""
+def kind_or_file(
+    tokenizer: File | None, otherwise: Kind, start: File | None, **learning: object
+) -> Kind | Path:
+    """A kind of tokenizer, or the file of one; ``otherwise`` if none was given.
+
+    ``learning`` has the options that say how a vocabulary is learned. A model to start from has one, and so
+    has a file: rather than change nothing, such options are refused.
+    """
+    found = otherwise if tokenizer is None else _kind_or_file(tokenizer)
+    if start is not None:
+        _refuse("a model to start from", tokenizer=tokenizer, **learning)
+    elif isinstance(found, Path):
+        _refuse("a tokenizer's file", **learning)
+    return found
+
+
+def _refuse(known: str, **needless: object) -> None:
+    for name, value in needless.items():
+        if value is not None and value is not False:
+            raise ConfigError(
+                f"--{name} and {known} were given", f"leave --{name} out: the vocabulary is there already"
+            )
+
+
+def _kind_or_file(tokenizer: File) -> Kind | Path:
     if tokenizer in get_args(Kind):
         return cast("Kind", tokenizer)
     path = Path(tokenizer).expanduser()

@@ -30,14 +30,14 @@ class TextOptions:
     steps: int | None = None
     epochs: float | None = None
     minutes: float | None = None
-    tokenizer: File = "bpe"
-    vocabulary: int = 8000
+    tokenizer: File | None = None  # bpe if not given, wordpiece for masked text
+    vocabulary: int | None = None  # the most tokens; 8,000 if not given
     packed: bool = True
     max_length: int | None = None
     hold_out: float = 0.02
     cased: bool = False
 
-    def inputs(self) -> TextInputs:
+    def inputs(self, what: What) -> TextInputs:
         """The text, and how it is cut up."""
         train = paths_of(self.text)
         if not train:
@@ -45,8 +45,14 @@ class TextOptions:
         return TextInputs(
             train,
             paths_of(self.valid),
-            tokenizer=kind_or_file(self.tokenizer),
-            vocabulary=self.vocabulary,
+            tokenizer=kind_or_file(
+                self.tokenizer,
+                "wordpiece" if what == "mlm" else "bpe",
+                self.start,
+                vocabulary=self.vocabulary,
+                cased=self.cased,
+            ),
+            vocabulary=TextInputs.vocabulary if self.vocabulary is None else self.vocabulary,
             packed=self.packed,
             max_length=self.max_length,
             hold_out=self.hold_out,
@@ -84,7 +90,7 @@ def train_text(
     with joined() as team:
         run = RUNS[what](Path(out).expanduser(), console or Console(quiet=not team.leads), team)
         return run.carry_out(
-            lambda: run.prepare(chosen.inputs(), chosen.wishes()),
+            lambda: run.prepare(chosen.inputs(what), chosen.wishes()),
             resume=resume,
             steps=chosen.steps,
             tensorboard=tensorboard,
