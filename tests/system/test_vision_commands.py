@@ -151,6 +151,24 @@ def test_mistakes_of_the_others(photos, trained, tmp_path, refuse):
     assert done.stderr.count("\n") == 1
 
 
+def test_one_bad_file_does_not_spoil_the_others(photos, trained, tmp_path, monkeypatch, capsys):
+    for number in (0, 2):
+        (tmp_path / f"{number}.png").write_bytes((photos / "above" / f"{number}.png").read_bytes())
+    (tmp_path / "1.png").write_bytes(b"nothing")
+    arguments = ["transduce", "vision", "classify", str(trained / "final"), str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as left:
+        main()
+    said = capsys.readouterr()
+    assert left.value.code == 2
+    assert [line.split("\t")[0] for line in said.out.splitlines()] == [
+        str(tmp_path / "0.png"),
+        str(tmp_path / "2.png"),
+    ]
+    assert said.err.startswith(f"error: {tmp_path / '1.png'} cannot be read as an image")
+    assert said.err.count("\n") == 1
+
+
 def _others(tmp_path):
     (tmp_path / "others" / "photo").mkdir(parents=True)
     PIL.new("L", (8, 8)).save(tmp_path / "others" / "photo" / "1.png")
