@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from inside import run
+from transduce.training.card import write_card
+from transduce.training.record import read_record
 
 CONFIG = """
 [model]
@@ -60,6 +62,32 @@ def test_generate_and_perplexity(place):
     assert "bits a byte" in measured.stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "lm",
+            ["- gpt\n- text-generation\n", "that goes on with a text. ", "transduce lm generate lm/final"],
+        ),
+        ("mlm", ["- bert\n- fill-mask\n", "that fills gaps in a text. ", "transduce mlm fill mlm/final"]),
+    ],
+)
+def test_report(place, name, words):
+    done = run("report", place / name)
+    assert done.returncode == 0, done.stderr
+    card = (place / name / "final" / "README.md").read_text(encoding="utf-8")
+    for part in [*words, "held-out texts, ", "| texts |", "| epochs | 0 and a part |", "| perplexity |"]:
+        assert part in card
+    for part in (
+        "turns one text into another",
+        "pairs",
+        "sequence-to-sequence",
+        "both sides",
+        "target tokens",
+    ):
+        assert part not in card
+
+
 def test_train_again_resumes_only_if_asked(place):
     again = run("lm", "train", "--text", place / "text", "--out", place / "lm")
     assert again.returncode == 2
@@ -87,6 +115,9 @@ def test_finetune_and_classify(place):
     command = ["mlm", "finetune", "--from", place / "mlm" / "final", "--pairs", place / "classes.tsv"]
     trained = run(*command, "--out", place / "classes", "--steps", 3)
     assert trained.returncode == 0, trained.stderr
+    card = write_card(read_record(place / "classes"), "final")
+    for part in ("- text-classification\n", "| epochs | ", "| texts seen | ", "| step | loss | accuracy |"):
+        assert part in card
     told = run("mlm", "classify", place / "classes" / "final", input="the cat saw 3 mice\nthe mice\n")
     assert told.returncode == 0, told.stderr
     assert all(line.split("\t")[0] in ("odd", "even") for line in told.stdout.splitlines())

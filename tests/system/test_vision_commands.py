@@ -11,6 +11,7 @@ from transduce import artifact
 from transduce.cli.main import main
 from transduce.config import ViTConfig
 from transduce.models.build import build
+from transduce.training.report import write_report
 
 PIL = pytest.importorskip("PIL.Image")
 
@@ -97,6 +98,30 @@ def test_train_classify_evaluate_inspect(trained, photos, tmp_path):
     text = page.read_text()
     assert text.count("<figure>") == 2 + 2 * 2
     assert "http" not in text
+
+
+def test_report(trained, monkeypatch):
+    figures = pytest.importorskip("matplotlib.figure")
+    drawn, real = [], figures.Figure.savefig
+    monkeypatch.setattr(
+        figures.Figure, "savefig", lambda self, *a, **b: (drawn.append(self), real(self, *a, **b))
+    )
+    assert trained / "final" / "README.md" in write_report(trained)
+    card = (trained / "final" / "README.md").read_text(encoding="utf-8")
+    for part in (
+        "- vit\n- image-classification\n",
+        "A Vision Transformer that tells which class an image is of.",
+        "transduce vision classify run/final image.png",
+        "| images | 36 |",
+        "| epochs | 20.0 |",
+        "| images, patches | 8×8×3, 4×4 |",
+        "| | step | loss | accuracy |",
+        "Measured on 4 held-out images. The loss",
+    ):
+        assert part in card, part
+    labels = [axes.get_ylabel() for axes in drawn[0].axes]
+    assert labels[:2] == ["loss, nats an image", "images predicted right"]
+    assert "perplexity" not in labels
 
 
 def test_a_finished_run_goes_on_for_longer(trained, tmp_path):

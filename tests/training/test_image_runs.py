@@ -16,7 +16,6 @@ from transduce.training.image_run import ImageInputs, ImageRun, complete, suitab
 from transduce.training.images import ImageClassification
 from transduce.training.objective import WithLoss
 from transduce.training.progress import Display
-from transduce.training.report import write_report
 from transduce.training.run import Run
 from transduce.training.train_images import parse_size, train_images
 from transduce.training.trainer import Trainer
@@ -188,8 +187,6 @@ def test_text_and_images_do_not_mix(tmp_path, archive):
     assert run(tmp_path / "run", archive, steps=2)
     with pytest.raises(TrainingError, match="is a run on images; use transduce vision train"):
         Run(tmp_path / "run").open()
-    with pytest.raises(TrainingError, match="is a run on images, for which there is no report"):
-        write_report(tmp_path / "run")
     with pytest.raises(ConfigError, match="'vit' reads images, not text; use transduce vision train"):
         Wishes(family="vit").limit(10)
     with pytest.raises(ConfigError, match="'vit' reads images, not text"):
