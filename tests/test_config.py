@@ -303,6 +303,7 @@ def test_options_are_added_deliberately():
         "attention_dropout",
         "activation_dropout",
         "activation",
+        "norm",
         "norm_epsilon",
         "max_length",
     ]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transduce.artifact import load, save
     from transduce.config import RnnConfig, RunConfig, TransformerConfig, Vocabulary, preset
-    from transduce.decoding.translator import Translator
     from transduce.errors import TransduceError
     from transduce.inspection.capture import inspect
+    from transduce.inspection.translator import Translator
     from transduce.models.rnn import Rnn
     from transduce.models.transformer import Transformer
     from transduce.training.train import train
@@ -42,7 +42,7 @@ _HOMES = {
     "TransduceError": "errors",
     "Transformer": "models.transformer",
     "TransformerConfig": "config",
-    "Translator": "decoding.translator",
+    "Translator": "inspection.translator",
     "Vocabulary": "config",
     "inspect": "inspection.capture",
     "load": "artifact",

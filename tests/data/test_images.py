@@ -211,7 +211,23 @@ def test_a_split_is_a_partition():
     together = {pixels.tobytes() for part in (most, some_of_them) for pixels in part.pixels}
     assert together == {pixels.tobytes() for pixels in images.pixels}
     assert np.array_equal(images.split(0.2, seed=3)[1].pixels, some_of_them.pixels)
-    assert len(some(2).split(0.001)[1]) == 1
+    assert len(some(20).split(0.001)[1]) == 1
+
+
+def test_every_class_gives_its_share_and_keeps_one():
+    labels = np.repeat(np.arange(4), [40, 20, 2, 1])
+    images = Images(np.zeros((len(labels), 2, 2, 1), np.uint8), labels, list("abcd"))
+    most, held = images.split(0.1, seed=5)
+    assert np.bincount(held.labels, minlength=4).tolist() == [4, 2, 0, 0]
+    most, held = images.split(0.5, seed=5)
+    assert np.bincount(most.labels, minlength=4).min() == 1
+    alone = images.select(np.array([0, 40, 60, 62]))
+    with pytest.raises(DataError, match=r"^no class has an image to spare; give more of them, or images to"):
+        alone.split(0.1)
+    one_more = images.select(np.array([0, 40, 41, 60, 62]))
+    for seed in range(5):
+        most, held = one_more.split(0.5, seed=seed)
+        assert (sorted(most.labels), held.labels) == ([0, 1, 2, 3], [1])
 
 
 def test_moments_are_those_of_numpy():
@@ -231,6 +247,16 @@ def test_classes_are_matched_by_name_or_by_number():
     assert np.array_equal(turned.labels, 1 - images.labels)
     with pytest.raises(DataError, match="there is no class 'b'; known: a, c"):
         images.with_classes(["a", "b"]).with_classes(["a", "c"])
+
+
+def test_numbers_are_names_where_the_model_knows_them():
+    """Folders from 0 to 11 are in the order of their letters: 0, 1, 10, 11, 2, …"""
+    known = sorted(map(str, range(12)))
+    images = some(9, classes=3)
+    found = images.with_classes(known)
+    assert [known[label] for label in found.labels] == [str(label) for label in images.labels]
+    unknown = images.with_classes(["cat", "dog", "2"])
+    assert np.array_equal(unknown.labels, images.labels)
 
 
 def test_augmentation_depends_on_seed_epoch_and_image_alone():

@@ -2,19 +2,21 @@
 
 import torch
 
-from builders import small_config
+from builders import small_config, small_rnn_config
 from transduce.data.tokenizer import train
-from transduce.inspection.capture import inspect_sentence
+from transduce.decoding.settings import SearchSettings
+from transduce.decoding.translator import Translator
+from transduce.inspection.capture import inspect
 from transduce.models.build import build
 
 ENGLISH, GERMAN = "the quick brown fox jumps", "der schnelle braune Fuchs springt"
 KOREAN, ARABIC = "젊은 남자가 자전거를 타고 있다.", "رجل يركب دراجة في الحديقة"
 
 
-def model_for(source, target, *, kind="bpe", **changes):
+def model_for(source, target, *, kind="bpe", config=None, **changes):
     """A model that knows nothing, but whose heads are not all alike, and its tokenizer."""
     tokenizer = train([source] * 3, [target] * 3, kind=kind, size=400)
-    model = build(small_config(**changes), tokenizer.vocabulary, seed=1).eval()
+    model = build(config or small_config(**changes), tokenizer.vocabulary, seed=1).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "query" in name or "key" in name:
@@ -22,8 +24,15 @@ def model_for(source, target, *, kind="bpe", **changes):
     return model, tokenizer
 
 
+def rnn_inspection(attention, **changes):
+    """See `inspection_of`; of a recurrent network with such attention."""
+    return inspection_of(config=small_rnn_config(attention=attention), **changes)
+
+
+def look(model, tokenizer, source, target=None, **search):
+    return inspect(Translator(model, tokenizer, SearchSettings(**search)), source, target)
+
+
 def inspection_of(source=ENGLISH, target=GERMAN, *, given=True, beam=3, extra_length=4, **changes):
     model, tokenizer = model_for(source, target, **changes)
-    return inspect_sentence(
-        model, tokenizer, source, target if given else None, beam=beam, extra_length=extra_length
-    )
+    return look(model, tokenizer, source, target if given else None, beam=beam, extra_length=extra_length)

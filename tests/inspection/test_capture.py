@@ -1,20 +1,23 @@
+import math
 from dataclasses import replace
 
 import pytest
 import torch
-from subjects import ENGLISH, GERMAN, inspection_of, model_for
+from subjects import ENGLISH, GERMAN, inspection_of, look, model_for, rnn_inspection
 
+import transduce
+from transduce.decoding.glossary import Glossary
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.trace import Branch
 from transduce.decoding.translator import Translator
-from transduce.errors import DataError, TransduceError
-from transduce.inspection.capture import inspect, inspect_sentence, winning_branches
+from transduce.errors import ConfigError, DataError, TransduceError
+from transduce.inspection.capture import inspect, winning_branches
 from transduce.nn.attention import SelfAttention, scaled_dot_product_attention
 
 
 def test_weights_are_the_models_own_and_rows_add_up_to_one():
     model, tokenizer = model_for(ENGLISH, GERMAN)
-    found = inspect_sentence(model, tokenizer, ENGLISH, GERMAN, extra_length=3)
+    found = look(model, tokenizer, ENGLISH, GERMAN, extra_length=3)
     source = torch.tensor(tokenizer.encode_source([ENGLISH]))
     said = tokenizer.encode_target([GERMAN])[0]
     weights = model.attention(source, torch.tensor([[model.vocabulary.bos, *said[:-1]]]))
@@ -30,7 +33,7 @@ def test_weights_are_the_models_own_and_rows_add_up_to_one():
 def test_weights_equal_the_equation():
     """Of the first layer, from its own matrices, by hand."""
     model, tokenizer = model_for(ENGLISH, GERMAN)
-    found = inspect_sentence(model, tokenizer, ENGLISH, GERMAN, extra_length=3)
+    found = look(model, tokenizer, ENGLISH, GERMAN, extra_length=3)
     source = torch.tensor(tokenizer.encode_source([ENGLISH]))
     attention: SelfAttention = model.encoder.layers[0].self_attention
     with torch.no_grad():
@@ -76,25 +79,37 @@ def test_the_way_to_a_winner():
 
 def test_a_training_model_is_read_without_dropout_and_goes_on_training():
     model, tokenizer = model_for(ENGLISH, GERMAN, dropout=0.5)
-    expected = inspect_sentence(model, tokenizer, ENGLISH, GERMAN, extra_length=2)
+    expected = look(model, tokenizer, ENGLISH, GERMAN, extra_length=2)
     model.train()
-    found = inspect_sentence(model, tokenizer, ENGLISH, GERMAN, extra_length=2)
+    found = look(model, tokenizer, ENGLISH, GERMAN, extra_length=2)
     assert model.training
     assert torch.equal(found.decoder, expected.decoder)
+
+
+@pytest.mark.parametrize("attention", ["additive", "multiplicative", "none"])
+def test_a_recurrent_network_has_less_to_show(attention):
+    found = rnn_inspection(attention)
+    here, there = len(found.said_tokens), len(found.source_tokens)
+    assert found.encoder.shape == (0, 0, there, there)
+    assert found.decoder.shape == (0, 0, here, here)
+    count = int(attention != "none")
+    assert found.encoder_decoder.shape == (count, count, here, there)
+    assert torch.allclose(found.encoder_decoder.sum(-1), torch.ones(count, count, here))
+    assert found.trace
 
 
 def test_what_cannot_be_inspected():
     model, tokenizer = model_for(ENGLISH, GERMAN, positions="learned", max_length=8)
     with pytest.raises(DataError, match=r"^the sentence is empty; give one with words in it$"):
-        inspect_sentence(model, tokenizer, " ")
+        look(model, tokenizer, " ")
     with pytest.raises(
         DataError, match=r"^the sentence has \d+ tokens, but the model reads 8; give a shorter"
     ):
-        inspect_sentence(model, tokenizer, ENGLISH * 3)
+        look(model, tokenizer, ENGLISH * 3)
     with pytest.raises(DataError, match=r"^the target has \d+ tokens"):
-        inspect_sentence(model, tokenizer, "the fox", GERMAN * 3)
+        look(model, tokenizer, "the fox", GERMAN * 3)
     with pytest.raises(DataError, match=r"^the sentence is not UTF-8"):
-        inspect_sentence(model, tokenizer, "the \udcff fox")
+        look(model, tokenizer, "the \udcff fox")
 
 
 def test_a_translator_is_all_it_needs():
@@ -105,6 +120,65 @@ def test_a_translator_is_all_it_needs():
     assert found.target == next(translator.translate([ENGLISH])).text
     with pytest.raises(TransduceError, match="a str cannot be looked into"):
         inspect(replace(translator, model="no model"), ENGLISH)
+
+
+SEARCHES = [
+    {"no_repeat_ngram": 1},
+    {"max_length": 5},
+    {"min_length": 12, "extra_length": 20},
+    {"penalty": "plain", "length_penalty": 2.0},
+    {"coverage_penalty": 3.0},
+    {"beam": 1},
+    {"nbest": 5},
+]
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize(
+    "rest", [{}, {"prefix": "braune springt"}, {"glossary": Glossary(always=("schnelle",))}]
+)
+def test_the_search_is_the_translators(search, rest):
+    model, tokenizer = model_for(ENGLISH, GERMAN)
+    settings = SearchSettings(**{"beam": 3, "extra_length": 4, **search})
+    translator = Translator(model, tokenizer, settings, **rest)
+    found, (expected,) = inspect(translator, ENGLISH), translator.translate([ENGLISH])
+    assert found.target == expected.text
+    assert len(found.candidates) >= len(expected.candidates)
+    for ours, theirs in zip(found.candidates, expected.candidates, strict=False):
+        assert (ours.tokens, ours.score) == (theirs.tokens, theirs.score)
+    way = [found.trace[step][place] for step, place in enumerate(found.winner)]
+    assert [found.token_names[branch.token] for branch in way] == found.said_tokens
+    assert all(math.isfinite(branch.score) for step in found.trace for branch in step)
+    assert all(
+        branch.parent < len(found.trace[step])
+        for step, after in enumerate(found.trace[1:])
+        for branch in after
+    )
+
+
+@pytest.mark.parametrize("search", [{"sample": True}, {"beam": 4, "diverse_groups": 2}])
+def test_a_search_that_cannot_be_shown(search):
+    model, tokenizer = model_for(ENGLISH, GERMAN)
+    with pytest.raises(
+        ConfigError, match=r"^drawing at random and diverse groups leave no trace; search without them$"
+    ):
+        inspect(Translator(model, tokenizer, SearchSettings(**search)), ENGLISH)
+
+
+def test_a_search_that_finds_nothing():
+    model, tokenizer = model_for(ENGLISH, GERMAN)
+    settings = SearchSettings(no_repeat_ngram=1)
+    with pytest.raises(DataError, match=r"^the search found nothing; ask less of it"):
+        inspect(Translator(model, tokenizer, settings, prefix="braune braune"), ENGLISH)
+
+
+def test_the_public_translator_can_be_looked_into(tmp_path):
+    model, tokenizer = model_for(ENGLISH, GERMAN)
+    transduce.save(model, tmp_path / "model", tokenizer)
+    translator = transduce.Translator.load(tmp_path / "model", beam=2, extra_length=3)
+    found = translator.inspect(ENGLISH)
+    assert found.data() == inspect(translator, ENGLISH).data()
+    assert translator.inspect(ENGLISH, GERMAN).target == GERMAN
 
 
 def test_notebooks_get_a_frame():

@@ -6,6 +6,7 @@ import pytest
 from subjects import ENGLISH, GERMAN, model_for
 
 import transduce
+from builders import small_rnn_config
 from transduce.cli.main import app
 from transduce.errors import ConfigError, TransduceError
 
@@ -40,22 +41,39 @@ def test_a_page_and_a_picture_of_a_given_target(folder, capsys):
 
 
 def test_heads(folder, capsys):
-    run("model", "--heads", "en", "de", "--json", "heads.json", "--limit", "1")
+    run("model", "--corpus", "en", "de", "--json", "heads.json", "--limit", "1")
     assert "1 sentences" in capsys.readouterr().out
     assert len(json.loads((folder / "heads.json").read_text())["heads"]) == 24
+
+
+@pytest.mark.parametrize("attention", ["additive", "multiplicative", "none"])
+def test_a_recurrent_network(folder, attention):
+    model, tokenizer = model_for(ENGLISH, GERMAN, config=small_rnn_config(attention=attention))
+    transduce.save(model, folder / "rnn", tokenizer)
+    run("rnn", ENGLISH, "--out", "page.html")
+    assert ENGLISH in (folder / "page.html").read_text(encoding="utf-8")
+    if attention == "none":
+        with pytest.raises(ConfigError, match=r"^the model has no attention to draw; leave the picture out$"):
+            run("rnn", ENGLISH, "--png", "map.png")
+    else:
+        run("rnn", ENGLISH, "--png", "map.png")
+        assert (folder / "map.png").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "nothing to inspect was given; give a sentence, or --heads SOURCE TARGET"),
-        (["hello", "--heads", "en", "de"], "both a sentence and --heads were given; give one of them"),
-        (["--heads", "en", "de", "--png", "x"], "--png goes with a sentence, not with --heads; leave it out"),
+        ([], "nothing to inspect was given; give a sentence, or --corpus SOURCE TARGET"),
+        (["hello", "--corpus", "en", "de"], "both a sentence and --corpus were given; give one of them"),
         (
-            ["--heads", "en", "de", "--beam", "4"],
-            "--beam goes with a sentence, not with --heads; leave it out",
+            ["--corpus", "en", "de", "--png", "x"],
+            "--png goes with a sentence, not with --corpus; leave it out",
         ),
-        (["hello", "--json", "x"], "--json goes with --heads, not with a sentence; leave it out"),
+        (
+            ["--corpus", "en", "de", "--beam", "4"],
+            "--beam goes with a sentence, not with --corpus; leave it out",
+        ),
+        (["hello", "--json", "x"], "--json goes with --corpus, not with a sentence; leave it out"),
         (["hello", "--layer", "1"], "--layer is for the picture; add --png FILE"),
         (["the fox", "--png", "x.png", "--layer", "9"], "there is no layer 9; choose one of 1 to 2"),
     ],

@@ -2,7 +2,9 @@ import builtins
 import warnings
 
 import pytest
-from subjects import ARABIC, KOREAN, inspection_of
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from subjects import ARABIC, ENGLISH, GERMAN, KOREAN, inspection_of, rnn_inspection
 
 from transduce.errors import ConfigError, DependencyError, TransduceError
 from transduce.inspection import heat_map
@@ -24,6 +26,32 @@ def test_the_picture_shows_the_layer_that_was_asked_for(tmp_path, monkeypatch):
     assert last.equal(found.encoder_decoder[-1].mean(0))
     assert (rows, columns) == (found.said_tokens, found.source_tokens)
     assert "layer 1" in title
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_all_names_are_in_the_picture(tmp_path, monkeypatch, times):
+    saved, real = [], Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda figure, *a, **b: (saved.append((figure, b)), real(figure, *a, **b))
+    )
+    found = inspection_of(f"{ENGLISH} " * times, f"{GERMAN} " * times)
+    write_heat_map(found, tmp_path / "map.png")
+    ((figure, options),) = saved
+    whole = figure.bbox
+    if options.get("bbox_inches") == "tight":
+        inches = figure.get_tightbbox().padded(options["pad_inches"])
+        whole = inches.transformed(figure.dpi_scale_trans)
+    picture = imread(tmp_path / "map.png")
+    assert picture.shape[:2] == pytest.approx((whole.height, whole.width), abs=2)
+    axes = figure.axes[0]
+    names = [*axes.get_xticklabels(), *axes.get_yticklabels(), axes.yaxis.label, axes.title]
+    assert len(names) == len(found.source_tokens) + len(found.said_tokens) + 2
+    for name in names:
+        box = name.get_window_extent()
+        assert whole.x0 < box.x0 < box.x1 < whole.x1, name
+        assert whole.y0 < box.y0 < box.y1 < whole.y1, name
+    edges = (picture[0], picture[-1], picture[:, 0], picture[:, -1])
+    assert all((edge == 1).all() for edge in edges)  # white: nothing is cut
 
 
 @pytest.mark.parametrize("text", [KOREAN, ARABIC])
@@ -48,6 +76,8 @@ def test_characters_that_no_font_has_are_named():
 def test_what_cannot_be_drawn(tmp_path):
     with pytest.raises(ConfigError, match=r"^there is no layer 3; choose one of 1 to 2$"):
         write_heat_map(inspection_of(), tmp_path / "map.png", layer=3)
+    with pytest.raises(ConfigError, match=r"^the model has no attention to draw; leave the picture out$"):
+        write_heat_map(rnn_inspection("none"), tmp_path / "map.png")
     with pytest.raises(TransduceError, match=r"^cannot write .*; choose another place$"):
         write_heat_map(inspection_of(), tmp_path / "no" / "map.png")
 

@@ -7,9 +7,7 @@ import shutil
 
 import pytest
 import torch
-from subjects import ARABIC, ENGLISH, GERMAN, KOREAN, inspection_of, model_for
-
-from transduce.inspection.capture import inspect_sentence
+from subjects import ARABIC, ENGLISH, GERMAN, KOREAN, inspection_of, look, model_for, rnn_inspection
 
 webdriver = pytest.importorskip("selenium.webdriver")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -306,6 +304,13 @@ def test_other_scripts_and_narrow_windows(show, source, target, width):
     assert [name.text for name in page.all("#strip bdi")] == found.source_tokens
     expected = "rtl" if source == ARABIC else "ltr"
     assert page.one("#strip").get_attribute("dir") == expected
+    of_target = "rtl" if target == ARABIC else "ltr"
+    page.hover("#map th[data-column='1']")
+    assert page.one("#strip").get_attribute("dir") == of_target
+    page.choose("kind", "decoder self-attention")  # begins with <s>
+    assert page.one("#strip").get_attribute("dir") == of_target
+    boxes = page.script("[...document.querySelectorAll('#strip .chip')].slice(0, 2).map(boxOf)")
+    assert (boxes[0]["left"] > boxes[1]["left"]) == (of_target == "rtl")
     direction = page.script("getComputedStyle(document.getElementById('source')).direction")
     assert direction == expected
     for tab in ("attention", "alignment", "beam"):
@@ -313,9 +318,35 @@ def test_other_scripts_and_narrow_windows(show, source, target, width):
         assert page.fits()
 
 
+@pytest.mark.parametrize("attention", ["additive", "multiplicative"])
+def test_a_recurrent_network_attends_to_its_source_alone(show, attention):
+    found = rnn_inspection(attention)
+    page = show(found)
+    assert [option.text for option in page.all("#kind option")] == ["encoder-decoder"]
+    labels = page.script("[...document.querySelectorAll('#map td[data-row]')].map(e => e.ariaLabel)")
+    seen = torch.tensor([float(label) for label in labels])
+    assert torch.allclose(seen, found.encoder_decoder[0, 0].flatten(), atol=6e-5)
+    page.one("#tab-alignment").click()
+    assert len(page.all("#alignment-source li")) == len(found.source_tokens)
+    page.one("#tab-beam").click()
+    assert len(page.all("#tree .branch")) == sum(map(len, found.trace))
+
+
+def test_a_recurrent_network_without_attention_shows_its_search(show):
+    found = rnn_inspection("none")
+    page = show(found, scheme="dark")
+    assert [tab.text for tab in page.all("[role=tab]")] == ["Beam search"]
+    open_panels = [panel for panel in page.all("[role=tabpanel]") if panel.is_displayed()]
+    assert [panel.get_attribute("id") for panel in open_panels] == ["beam"]
+    assert len(page.all("#tree .branch")) == sum(map(len, found.trace))
+    assert page.text("#exactness").startswith("This model has no attention")
+    page.one("#theme").click()
+    assert page.script("document.documentElement.dataset.theme") == "light"
+
+
 def test_a_long_sentence_scrolls_inside_its_panel(show):
     model, tokenizer = model_for(ENGLISH, GERMAN, kind="char")
-    found = inspect_sentence(model, tokenizer, f"{ENGLISH} " * 4, f"{GERMAN} " * 3, beam=2, extra_length=0)
+    found = look(model, tokenizer, f"{ENGLISH} " * 4, f"{GERMAN} " * 3, beam=2, extra_length=0)
     page = show(found)
     assert page.fits()
     for extent in ("Width", "Height"):
@@ -335,7 +366,7 @@ def test_text_that_looks_like_a_page_is_text(show):
     catch = "document.title='caught'"
     evil = f'</script><script>{catch}</script>\u2028<img src=x onerror="{catch}">'
     model, tokenizer = model_for(ENGLISH, evil, kind="char")
-    page = show(inspect_sentence(model, tokenizer, evil, evil, beam=2, extra_length=0))
+    page = show(look(model, tokenizer, evil, evil, beam=2, extra_length=0))
     for tab in ("alignment", "beam"):
         page.one(f"#tab-{tab}").click()
     assert page.browser.title.startswith("</script>")

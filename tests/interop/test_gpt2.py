@@ -87,6 +87,8 @@ def test_every_key_is_consumed(tmp_path):
     [
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True"),
         ({"activation_function": "silu"}, "activation_function = 'silu' is not supported"),
+        ({"bos_token_id": 5, "eos_token_id": 6}, "bos_token_id 5 and eos_token_id 6 differ"),
+        ({"bos_token_id": 5, "eos_token_id": 6, "pad_token_id": 6}, "give it a pad_token_id of its own"),
     ],
 )
 def test_what_we_lack_is_refused(changes, said, tmp_path):
@@ -94,6 +96,31 @@ def test_what_we_lack_is_refused(changes, said, tmp_path):
     with pytest.raises(TransduceError) as error:
         load_gpt2(tmp_path)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("special", "ours"), [((5, 6, 7), (5, 6, 7)), ((6, 6, None), (6, 6, 6)), ((5, 5, 2), (5, 5, 2))]
+)
+def test_special_tokens_are_theirs(special, ours, tmp_path):
+    names = ("bos_token_id", "eos_token_id", "pad_token_id")
+    theirs(**dict(zip(names, special, strict=True))).save_pretrained(tmp_path)
+    found = load_gpt2(tmp_path).vocabulary
+    assert (found.bos, found.eos, found.pad) == ours
+
+
+def test_post_norm_is_refused():
+    config, vocabulary = (
+        GptConfig(layers=1, d_model=8, d_ff=8, heads=2, norm="post"),
+        Vocabulary(source=9, target=9),
+    )
+    model = build(config, vocabulary)
+    for asked in (
+        lambda: export_gpt2(model),
+        lambda: import_gpt2(model, theirs().state_dict()),
+        lambda: their_fields(config, vocabulary),
+    ):
+        with pytest.raises(TransduceError, match="a gpt2 model of transformers is pre-norm, not post-norm"):
+            asked()
 
 
 def test_another_folder_is_refused(tmp_path):

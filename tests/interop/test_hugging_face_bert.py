@@ -1,13 +1,16 @@
+import warnings
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from builders import shaken
-from transduce.errors import ConfigError
+from builders import shaken, small_bert
+from transduce.errors import ArtifactError, ConfigError
 from transduce.interop.bert import export_bert, import_bert, load_bert, their_fields
 from transduce.models.build import build
 
 transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore:.* are taken to be")  # most models here have no tokenizer
 
 SIZES = {
     "vocab_size": 29,
@@ -98,6 +101,39 @@ def test_another_activation(tmp_path):
     torch.testing.assert_close(ours, wanted, atol=1e-5, rtol=1e-5)
     theirs("BertForMaskedLM", hidden_act="relu").save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match="hidden_act = 'relu' of this bert model is not supported"):
+        load_bert(tmp_path)
+
+
+def test_pre_norm_is_refused():
+    model = small_bert(norm="pre")
+    for asked in (
+        lambda: export_bert(model),
+        lambda: import_bert(model, theirs("BertForMaskedLM").state_dict()),
+        lambda: their_fields(model.config, model.vocabulary),
+    ):
+        with pytest.raises(ConfigError, match="a bert model of transformers is post-norm, not pre-norm"):
+            asked()
+
+
+WORDS = ["a", "[SEP]", "b", "[PAD]", "c", "[CLS]", "[UNK]", "[MASK]", *map(str, range(21))]
+
+
+def test_special_tokens_are_those_of_the_tokenizer(tmp_path):
+    theirs("BertModel", pad_token_id=3).save_pretrained(tmp_path)
+    with pytest.warns(
+        UserWarning, match=r"no tokenizer.json or vocab.txt: \[CLS\] and \[SEP\] are taken to be 1"
+    ):
+        load_bert(tmp_path)
+    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in WORDS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = load_bert(tmp_path).vocabulary
+    assert (found.pad, found.bos, found.eos) == (3, 5, 1)
+    (tmp_path / "special_tokens_map.json").write_text('{"cls_token": {"content": "a"}, "sep_token": "b"}')
+    found = load_bert(tmp_path).vocabulary
+    assert (found.pad, found.bos, found.eos) == (3, 0, 2)
+    (tmp_path / "special_tokens_map.json").write_text('{"cls_token": "<s>"}')
+    with pytest.raises(ArtifactError, match=r"^the tokenizer in .* has no <s>; copy the folder again$"):
         load_bert(tmp_path)
 
 

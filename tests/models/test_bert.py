@@ -30,6 +30,17 @@ def test_it_sees_both_sides_and_its_segments():
     assert (before - model(tokens, torch.ones_like(tokens))).abs().max() > 1e-3
 
 
+@torch.no_grad()
+def test_pre_norm_ends_in_a_norm():
+    model, tokens = small_bert(norm="pre"), random_tokens(2, 6)
+    x = model.norm(model.positions(model.output(tokens)) + model.segments(torch.zeros_like(tokens)))
+    for layer in model.encoder.layers:
+        x = x + layer.self_attention(layer.around_self_attention.norm(x))
+        x = x + layer.feed_forward(layer.around_feed_forward.norm(x))
+    torch.testing.assert_close(model.encode(tokens), model.encoder.final_norm(x), atol=1e-5, rtol=1e-5)
+    assert model.encoder.final_norm.eps == 1e-12
+
+
 @pytest.mark.parametrize(
     "heads", [{}, {"pooler": True}, {"masked_head": False, "pooler": True, "classes": ["good", "bad"]}]
 )

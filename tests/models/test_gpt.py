@@ -8,6 +8,7 @@ from transduce.config import GptConfig, Vocabulary
 from transduce.decoding.beam import beam_search
 from transduce.decoding.sampling import Sampling, sample
 from transduce.models.build import build
+from transduce.nn.masks import causal_mask
 
 ONE_SPECIAL = Vocabulary(source=TOKENS, target=TOKENS, pad=19, bos=19, eos=19)  # as GPT-2 has it
 
@@ -104,6 +105,20 @@ def test_beam_scores_are_the_models_own():
                 all_steps = model(torch.tensor([text[:-1]]))[0].log_softmax(-1)
             steps = [float(all_steps[place - 1, text[place]]) for place in range(len(prompt), len(text))]
             assert one.log_probabilities == pytest.approx(steps, abs=1e-4)
+
+
+@torch.no_grad()
+def test_post_norm_is_the_first_gpts():
+    """Norms behind the sub-layers, and none at the end; steps and the whole pass agree."""
+    model, tokens = small_gpt(norm="post"), random_tokens(2, 6)
+    x = model.positions(model.output(tokens))
+    for layer in model.decoder.layers:
+        mask = causal_mask(6)
+        x = layer.around_self_attention.norm(x + layer.self_attention(x, mask))
+        x = layer.around_feed_forward.norm(x + layer.feed_forward(x))
+    torch.testing.assert_close(model.read(tokens), x, atol=1e-5, rtol=1e-5)
+    state = model.start(model.encode(tokens))
+    torch.testing.assert_close(model.step(tokens[:, 0], state), model(tokens)[:, -1], atol=1e-5, rtol=1e-5)
 
 
 def test_saved_is_loaded(tmp_path):

@@ -36,7 +36,7 @@ def test_help_shows_every_command_and_imports_no_torch():
         check=True,
     )
     for command in (
-        *("check", "demo", "evaluate", "inspect", "interactive", "paper"),
+        *("check", "demo", "evaluate", "import", "inspect", "interactive", "paper"),
         *("plan", "report", "score", "train", "translate"),
     ):
         assert f"  {command}  " in result.stdout

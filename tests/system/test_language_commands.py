@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from inside import run
+from transduce.training.card import write_card
+from transduce.training.record import read_record
 
 CONFIG = """
 [model]
@@ -60,6 +62,32 @@ def test_generate_and_perplexity(place):
     assert "bits a byte" in measured.stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "lm",
+            ["- gpt\n- text-generation\n", "that goes on with a text. ", "transduce lm generate lm/final"],
+        ),
+        ("mlm", ["- bert\n- fill-mask\n", "that fills gaps in a text. ", "transduce mlm fill mlm/final"]),
+    ],
+)
+def test_report(place, name, words):
+    done = run("report", place / name)
+    assert done.returncode == 0, done.stderr
+    card = (place / name / "final" / "README.md").read_text(encoding="utf-8")
+    for part in [*words, "held-out texts, ", "| texts |", "| epochs | 0 and a part |", "| perplexity |"]:
+        assert part in card
+    for part in (
+        "turns one text into another",
+        "pairs",
+        "sequence-to-sequence",
+        "both sides",
+        "target tokens",
+    ):
+        assert part not in card
+
+
 def test_train_again_resumes_only_if_asked(place):
     again = run("lm", "train", "--text", place / "text", "--out", place / "lm")
     assert again.returncode == 2
@@ -87,6 +115,9 @@ def test_finetune_and_classify(place):
     command = ["mlm", "finetune", "--from", place / "mlm" / "final", "--pairs", place / "classes.tsv"]
     trained = run(*command, "--out", place / "classes", "--steps", 3)
     assert trained.returncode == 0, trained.stderr
+    card = write_card(read_record(place / "classes"), "final")
+    for part in ("- text-classification\n", "| epochs | ", "| texts seen | ", "| step | loss | accuracy |"):
+        assert part in card
     told = run("mlm", "classify", place / "classes" / "final", input="the cat saw 3 mice\nthe mice\n")
     assert told.returncode == 0, told.stderr
     assert all(line.split("\t")[0] in ("odd", "even") for line in told.stdout.splitlines())
@@ -112,6 +143,14 @@ def test_finetune_and_classify(place):
         ),
         (["lm", "generate", "{}/lm/final", "--prompt", "cat " * 30], "the prompt is 31 tokens long"),
         (["lm", "generate", "{}/lm/final", "--beam", "2", "--sample"], "a beam and drawing at random"),
+        (
+            ["lm", "generate", "{}/lm/final", "--beam", "2", "--temperature", "0.5"],
+            "a beam and drawing at random (sample, temperature, top_k, top_p) were asked for; choose one",
+        ),
+        (
+            ["lm", "generate", "{}/lm/final", "--min-length", "30", "--max-length", "5"],
+            "max_length is 5, but must be more than min_length",
+        ),
         (["lm", "generate", "{}/lm/final", "--temperature", "0"], "temperature is 0.0, but must be more"),
         (["lm", "generate", "{}/mlm/final"], "{}/mlm/final holds a model of family 'bert', not a language"),
         (["lm", "generate", "{}/lm"], "{}/lm is not a model folder: it has no config.json; did you mean"),

@@ -11,6 +11,7 @@ from transduce import artifact
 from transduce.cli.main import main
 from transduce.config import ViTConfig
 from transduce.models.build import build
+from transduce.training.report import write_report
 
 PIL = pytest.importorskip("PIL.Image")
 
@@ -99,6 +100,30 @@ def test_train_classify_evaluate_inspect(trained, photos, tmp_path):
     assert "http" not in text
 
 
+def test_report(trained, monkeypatch):
+    figures = pytest.importorskip("matplotlib.figure")
+    drawn, real = [], figures.Figure.savefig
+    monkeypatch.setattr(
+        figures.Figure, "savefig", lambda self, *a, **b: (drawn.append(self), real(self, *a, **b))
+    )
+    assert trained / "final" / "README.md" in write_report(trained)
+    card = (trained / "final" / "README.md").read_text(encoding="utf-8")
+    for part in (
+        "- vit\n- image-classification\n",
+        "A Vision Transformer that tells which class an image is of.",
+        "transduce vision classify run/final image.png",
+        "| images | 36 |",
+        "| epochs | 20.0 |",
+        "| images, patches | 8×8×3, 4×4 |",
+        "| | step | loss | accuracy |",
+        "Measured on 4 held-out images. The loss",
+    ):
+        assert part in card, part
+    labels = [axes.get_ylabel() for axes in drawn[0].axes]
+    assert labels[:2] == ["loss, nats an image", "images predicted right"]
+    assert "perplexity" not in labels
+
+
 def test_a_finished_run_goes_on_for_longer(trained, tmp_path):
     import shutil
 
@@ -149,6 +174,24 @@ def test_mistakes_of_the_others(photos, trained, tmp_path, refuse):
     done = transduce("translate", trained / "final")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
+
+
+def test_one_bad_file_does_not_spoil_the_others(photos, trained, tmp_path, monkeypatch, capsys):
+    for number in (0, 2):
+        (tmp_path / f"{number}.png").write_bytes((photos / "above" / f"{number}.png").read_bytes())
+    (tmp_path / "1.png").write_bytes(b"nothing")
+    arguments = ["transduce", "vision", "classify", str(trained / "final"), str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as left:
+        main()
+    said = capsys.readouterr()
+    assert left.value.code == 2
+    assert [line.split("\t")[0] for line in said.out.splitlines()] == [
+        str(tmp_path / "0.png"),
+        str(tmp_path / "2.png"),
+    ]
+    assert said.err.startswith(f"error: {tmp_path / '1.png'} cannot be read as an image")
+    assert said.err.count("\n") == 1
 
 
 def _others(tmp_path):

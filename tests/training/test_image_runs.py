@@ -16,7 +16,6 @@ from transduce.training.image_run import ImageInputs, ImageRun, complete, suitab
 from transduce.training.images import ImageClassification
 from transduce.training.objective import WithLoss
 from transduce.training.progress import Display
-from transduce.training.report import write_report
 from transduce.training.run import Run
 from transduce.training.train_images import parse_size, train_images
 from transduce.training.trainer import Trainer
@@ -171,7 +170,9 @@ def test_mistakes(tmp_path, archive):
     refuse(DataError, "does not exist", images=tmp_path / "nowhere")
     np.savez(tmp_path / "one.npz", images=np.zeros((3, 4, 4), np.uint8), labels=np.zeros(3, int))
     refuse(DataError, "images of one class only", images=tmp_path / "one.npz")
-    np.savez(tmp_path / "odd.npz", images=np.zeros((3, 13, 17), np.uint8), labels=np.arange(3))
+    np.savez(tmp_path / "few.npz", images=np.zeros((3, 4, 4), np.uint8), labels=np.arange(3))
+    refuse(DataError, "no class has an image to spare", images=tmp_path / "few.npz")
+    np.savez(tmp_path / "odd.npz", images=np.zeros((4, 13, 17), np.uint8), labels=np.arange(4) % 2)
     refuse(DataError, "13×17 divide into no square patches", images=tmp_path / "odd.npz")
     five = RunConfig(model=ViTConfig(patch_size=3))
     refuse(ConfigError, "images of 4×4 do not divide into patches of 3", images=archive, config=five)
@@ -186,8 +187,6 @@ def test_text_and_images_do_not_mix(tmp_path, archive):
     assert run(tmp_path / "run", archive, steps=2)
     with pytest.raises(TrainingError, match="holds a run of transduce vision train"):
         Run(tmp_path / "run").open()
-    with pytest.raises(TrainingError, match="is a run on images, for which there is no report"):
-        write_report(tmp_path / "run")
     with pytest.raises(ConfigError, match="'vit' reads images, not text; use transduce vision train"):
         Wishes(family="vit").limit(10)
     with pytest.raises(ConfigError, match="'vit' reads images, not text"):

@@ -6,6 +6,7 @@ from transduce.cli import (
     check,
     demo,
     evaluate,
+    import_folder,
     inspect,
     interactive,
     lm,
@@ -25,6 +26,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("check")(check.check)
     app.command("demo")(demo.demo)
     app.command("evaluate")(evaluate.evaluate)
+    app.command("import")(import_folder.import_folder)
     app.command("inspect")(inspect.inspect)
     app.command("interactive")(interactive.interactive)
     app.command("paper")(paper.paper)

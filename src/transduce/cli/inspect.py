@@ -21,18 +21,18 @@ def inspect(
     ] = None,
     layer: Annotated[int | None, typer.Option(min=1, help="Of the picture; the last if not given.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses at a time; 4 if not given.")] = None,
-    heads: Annotated[
+    corpus: Annotated[
         tuple[Path, Path] | None,
         typer.Option(metavar="SOURCE TARGET", help="Two aligned files: what every head does over them."),
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Pairs to read; 200 if not given.")] = None,
-    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what --heads finds here.")] = None,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what --corpus finds here.")] = None,
 ) -> None:
     """See inside a model: the attention and the search of a sentence as one HTML page, or all heads.
 
     Example: transduce inspect runs/en-de/final "A man sleeps." --out page.html
 
-    Example: transduce inspect runs/en-de/final --heads valid.en valid.de
+    Example: transduce inspect runs/en-de/final --corpus valid.en valid.de
     """
     from transduce.inspection.command import inspect as run
 

@@ -36,6 +36,7 @@ def generate(
         sample=sample,
         nbest=count,
         extra_length=max_length,
+        max_length=max_length,
         min_length=min_length,
         temperature=temperature,
         top_k=top_k,

@@ -16,6 +16,8 @@ def classify(
 ) -> None:
     """Say what is on images: a line each with the file, the class and its probability, parted by tabs.
 
+    Files that cannot be read are named and left out; the exit code is 2 then.
+
     Example: transduce vision classify runs/photos/final holiday/*.jpg
     """
     import json
@@ -23,9 +25,17 @@ def classify(
 
     from transduce.evaluation.images import classify as run
 
-    for found in run(model, images, top=top):
+    unreadable = []
+
+    def skip(error: Exception) -> None:
+        unreadable.append(error)
+        typer.echo(f"error: {error}", err=True)
+
+    for found in run(model, images, top=top, skip=skip):
         if format == "json":
             typer.echo(json.dumps(asdict(found), ensure_ascii=False))
         else:
             guesses = "\t".join(f"{guess.label}\t{guess.probability:.4f}" for guess in found.guesses)
             typer.echo(f"{found.file}\t{guesses}")
+    if unreadable:
+        raise typer.Exit(2)

@@ -125,6 +125,7 @@ class GptConfig(Settings):
     attention_dropout: Probability = 0.1  # on attention weights
     activation_dropout: Probability = 0.0  # inside the feed-forward network
     activation: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = "gelu_tanh"
+    norm: Literal["post", "pre"] = "pre"
     norm_epsilon: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     max_length: Count = 1024  # the context: so many tokens at a time
 
@@ -159,6 +160,7 @@ class BertConfig(Settings):
     attention_dropout: Probability = 0.1  # on attention weights
     activation_dropout: Probability = 0.0  # inside the feed-forward network
     activation: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = "gelu"
+    norm: Literal["post", "pre"] = "post"
     norm_epsilon: Annotated[float, Field(gt=0, lt=1)] = 1e-12
     max_length: Count = 512  # tokens, [CLS] and [SEP] included
     segments: Count = 2  # kinds of text that stand side by side: a question and its answer, say

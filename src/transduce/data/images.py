@@ -45,12 +45,22 @@ class Images:
         return Images(self.pixels[rows], self.labels[rows], self.classes)
 
     def split(self, share: float, seed: int = 0) -> tuple["Images", "Images"]:
-        """Most of them, and a share of them drawn at random; at least one on either side."""
-        if len(self) < 2:
-            raise DataError("one image cannot be divided", "give more, or images to validate on")
+        """Most of them, and a share drawn at random from each class, which keeps at least one for the former.
+
+        At least one is drawn in all.
+        """
         order = np.random.default_rng(seed).permutation(len(self))
-        held = min(len(self) - 1, max(1, round(share * len(self))))
-        return self.select(np.sort(order[held:])), self.select(np.sort(order[:held]))
+        labels, counts = self.labels[order], np.bincount(self.labels)
+        by_class = np.argsort(labels, kind="stable")
+        rank = np.empty(len(self))  # among those of its class
+        rank[by_class] = np.arange(len(self)) - (np.cumsum(counts) - counts)[labels[by_class]]
+        spare = int((counts - 1).clip(min=0).sum())
+        if not spare:
+            raise DataError("no class has an image to spare", "give more of them, or images to validate on")
+        # The first of every class, then the second, so that all have given the same share at any point.
+        turn = np.where(rank == counts[labels] - 1, np.inf, (rank + 0.5) / counts[labels])
+        held = np.argsort(turn, kind="stable")[: min(spare, max(1, round(share * len(self))))]
+        return self.select(np.sort(np.delete(order, held))), self.select(np.sort(order[held]))
 
     def named(self, classes: list[str]) -> "Images":
         """The same with other names for the classes, of which there must be enough."""
@@ -63,9 +73,10 @@ class Images:
         return Images(self.pixels, self.labels, classes)
 
     def with_classes(self, classes: list[str]) -> "Images":
-        """The same with the classes of this list: by their names, or, if they are mere numbers, in order."""
+        """The same with the classes of this list: by name, or, if the names are unknown numbers, in order."""
         numbers = [str(number) for number in range(len(self.classes))]
-        return self.named(classes) if self.classes == numbers else self.renumbered(classes)
+        unnamed = self.classes == numbers and not set(numbers) <= set(classes)
+        return self.named(classes) if unnamed else self.renumbered(classes)
 
     def renumbered(self, classes: list[str]) -> "Images":
         """The same with classes numbered as in this list, which must have all of them."""

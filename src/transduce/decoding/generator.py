@@ -44,8 +44,13 @@ class TextGenerator:
 
         ``settings`` are those of `SearchSettings`; ``nbest`` is how many texts there are to be.
         """
-        if beam and sample:
-            raise ConfigError("a beam and drawing at random were asked for", "choose one of them")
+        usual = {"temperature": 1, "top_k": 0, "top_p": 1}
+        drawn = sample or any(settings.get(name, value) != value for name, value in usual.items())
+        if beam and drawn:
+            raise ConfigError(
+                "a beam and drawing at random (sample, temperature, top_k, top_p) were asked for",
+                "choose one of them",
+            )
         chosen = SearchSettings(beam=beam or 1, sample=not beam, **settings)
         return cls(artifact.load_gpt(folder), artifact.load_tokenizer(folder), chosen)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,12 +23,14 @@ from transduce.decoding.long_lines import split_text
 from transduce.decoding.rules import Rule, min_length, no_repeated_ngram, prefix
 from transduce.decoding.sampling import sample
 from transduce.decoding.settings import SearchSettings
+from transduce.decoding.trace import Trace
 from transduce.decoding.translation import Candidate, Translation, joined
 from transduce.errors import ConfigError, DataError
 from transduce.models.protocol import Precision, SequenceModel
 
 LINES = 2000  # that are sorted by length at a time
 TOKENS = 2048  # in a batch: sentences × the longest
+TranslatorT = TypeVar("TranslatorT", bound="Translator")
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Translator:
 
     @classmethod
     def load(
-        cls,
+        cls: type[TranslatorT],
         *folders: str | Path,
         precision: Precision = "float32",
         glossary: Glossary | None = None,
@@ -60,7 +62,7 @@ class Translator:
         align: bool = False,
         warn: Callable[[str], None] = lambda _: None,
         **settings: Any,
-    ) -> "Translator":
+    ) -> TranslatorT:
         """From a model folder; several are an ensemble. ``settings`` are those of `SearchSettings`."""
         if not folders:
             raise ConfigError("no model was given", "name a model folder")
@@ -80,6 +82,15 @@ class Translator:
         iterator, draws = iter(lines), torch.Generator(self.model.device).manual_seed(self.settings.seed)
         while chunk := list(islice(iterator, ahead)):
             yield from self._translate_chunk(chunk, draws)
+
+    def search(self, line: str, trace: Trace) -> list[Hypothesis]:
+        """All that is found for one line, which the model can read as a whole; ``trace`` receives the way."""
+        if self.settings.sample or self.settings.diverse_groups > 1:
+            raise ConfigError("drawing at random and diverse groups leave no trace", "search without them")
+        sources = self.tokenizer.encode_source([line])
+        draws = torch.Generator(self.model.device)
+        (found,) = self._search([line], self._padded(sources), [len(sources[0])], draws, trace)
+        return found
 
     def _translate_chunk(self, lines: list[str], draws: torch.Generator) -> list[Translation]:
         """What cannot be read as a whole is translated piece by piece."""
@@ -136,7 +147,12 @@ class Translator:
         ]
 
     def _search(
-        self, lines: list[str], source: Tensor, lengths: list[int], draws: torch.Generator
+        self,
+        lines: list[str],
+        source: Tensor,
+        lengths: list[int],
+        draws: torch.Generator,
+        trace: Trace | None = None,
     ) -> list[list[Hypothesis]]:
         settings = self.settings
         limits = [settings.limit(length, self.model.max_length) for length in lengths]
@@ -165,6 +181,7 @@ class Translator:
             rules=rules,
             choose=choose,
             complete=constraints.complete,
+            trace=trace,
         )
         by_line = [found[begin : begin + groups] for begin in range(0, len(found), groups)]
         return [

@@ -1,6 +1,6 @@
 """What is on images, and how often a model is right about it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -74,14 +74,34 @@ class ImageEvaluation:
         return {**figures, "by_class": self.by_class(), **asdict(self)}
 
 
-def classify(model: str | Path | ViT, paths: Sequence[str | Path], *, top: int = 1) -> Iterator[Classified]:
-    """What is on these image files, or on those in these folders."""
+def classify(
+    model: str | Path | ViT,
+    paths: Sequence[str | Path],
+    *,
+    top: int = 1,
+    skip: Callable[[DataError], None] | None = None,
+) -> Iterator[Classified]:
+    """What is on these image files, or on those in these folders.
+
+    A file that cannot be read is an error, unless ``skip`` is there to hear of it.
+    """
     vit = model if isinstance(model, ViT) else artifact.load_vit(model)
     files = list_images([Path(path).expanduser() for path in paths])
     names, config = vit.config.class_names, vit.config
     for begin in range(0, len(files), BATCH):
-        batch = files[begin : begin + BATCH]
-        best = probabilities(vit, read_for_model(batch, config.size, vit.channels)).topk(min(top, len(names)))
+        batch: list[Path] = []
+        pixels: list[Pixels] = []
+        for file in files[begin : begin + BATCH]:
+            try:
+                pixels.append(read_for_model([file], config.size, vit.channels))
+                batch.append(file)
+            except DataError as error:
+                if skip is None:
+                    raise
+                skip(error)
+        if not batch:
+            continue
+        best = probabilities(vit, np.concatenate(pixels)).topk(min(top, len(names)))
         for file, values, places in zip(batch, best.values.tolist(), best.indices.tolist(), strict=True):
             guesses = [Guess(names[place], value) for value, place in zip(values, places, strict=True)]
             yield Classified(str(file), guesses)

@@ -1,5 +1,6 @@
 """One sentence through a model: every attention weight, and every branch of the search."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -7,64 +8,41 @@ from torch import Tensor
 
 from transduce.data.readable import has_words, readable
 from transduce.data.tokenizer import Tokenizer
-from transduce.decoding.beam import beam_search
 from transduce.decoding.hypotheses import Hypothesis
-from transduce.decoding.penalties import paper_penalty
-from transduce.decoding.trace import Branch
+from transduce.decoding.trace import Branch, Trace
 from transduce.decoding.translation import Candidate
 from transduce.decoding.translator import Translator
 from transduce.errors import DataError, TransduceError
 from transduce.inspection.heads import evaluating
 from transduce.inspection.inspection import Inspection
-from transduce.models.build import TextToText
 from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer
 
 
+@torch.no_grad()
 def inspect(translator: Translator, source: str, target: str | None = None) -> Inspection:
-    """See `inspect_sentence`; the search is the translator's."""
-    model = translator.model
+    """Translate a sentence and keep what happened; the weights are those of a given ``target``, if any."""
+    model, tokenizer = translator.model, translator.tokenizer
     if not isinstance(model, Transformer | Rnn):
         raise TransduceError(f"a {type(model).__name__} cannot be looked into", "inspect one of its models")
-    return inspect_sentence(
-        model,
-        translator.tokenizer,
-        source,
-        target,
-        beam=translator.settings.width,
-        length_penalty=translator.settings.length_penalty,
-        extra_length=translator.settings.extra_length,
-    )
-
-
-@torch.no_grad()
-def inspect_sentence(
-    model: TextToText,
-    tokenizer: Tokenizer,
-    source: str,
-    target: str | None = None,
-    *,
-    beam: int = 4,
-    length_penalty: float = 0.6,
-    extra_length: int = 50,
-) -> Inspection:
-    """Translate a sentence and keep what happened; the weights are those of a given ``target``, if any."""
     ids = _ids(tokenizer.encode_source, source, "the sentence", model.max_length)
     if len(ids) < 2:
         raise DataError("the sentence is empty", "give one with words in it")
     given = None if target is None else _ids(tokenizer.encode_target, target, "the target", model.max_length)
     rows = torch.tensor([ids], device=model.device)
-    most = min(len(ids) + extra_length, model.max_length or len(ids) + extra_length)
-    trace: list[list[Branch]] = []
+    trace: Trace = []
     with evaluating(model):
-        (found,) = beam_search(
-            model, rows, [most], beam=beam, penalty=paper_penalty(length_penalty), trace=trace
-        )
+        found = translator.search(source, trace)
+        if not found:
+            raise DataError(
+                "the search found nothing", "ask less of it: a prefix or a rule forbids all there is"
+            )
         said = _said(found[0], model.vocabulary.eos) if given is None else given
         read = [model.vocabulary.bos, *said[:-1]]
         target_rows = torch.tensor([read], device=model.device)
         weights = model.attention(rows, target_rows)
         steps = model(rows, target_rows)[0].float().log_softmax(dim=-1)
+    trace = [possible(step) for step in trace]
     tried = sorted({branch.token for step in trace for branch in step})
     side = tokenizer.target
     return Inspection(
@@ -75,15 +53,20 @@ def inspect_sentence(
         read_tokens=readable(side, read),
         said_tokens=readable(side, said),
         log_probabilities=steps[range(len(said)), said].tolist(),
-        encoder=_together(weights.encoder),
-        decoder=_together(weights.decoder),
-        encoder_decoder=_together(weights.encoder_decoder),
+        encoder=_together(weights.encoder, len(ids), len(ids)),
+        decoder=_together(weights.decoder, len(read), len(read)),
+        encoder_decoder=_together(weights.encoder_decoder, len(read), len(ids)),
         candidates=[_candidate(one, tokenizer) for one in found],
         trace=trace,
         winner=winning_branches(trace, _said(found[0], model.vocabulary.eos)),
         token_names=dict(zip(tried, readable(side, tried), strict=True)),
         has_words=has_words(side),
     )
+
+
+def possible(step: list[Branch]) -> list[Branch]:
+    """Without those that a rule forbids: the last of their step, as is all that comes of them."""
+    return [branch for branch in step if branch.score > -math.inf]
 
 
 def winning_branches(trace: list[list[Branch]], tokens: list[int]) -> list[int]:
@@ -125,5 +108,8 @@ def _candidate(found: Hypothesis, tokenizer: Tokenizer) -> Candidate:
     return Candidate(tokenizer.decode(found.tokens), found.score, tokens, found.log_probabilities)
 
 
-def _together(layers: list[Tensor]) -> Tensor:
+def _together(layers: list[Tensor], rows: int, columns: int) -> Tensor:
+    """(layers, heads, rows, columns), of one sentence; none of them where there is no such attention."""
+    if not layers:
+        return torch.zeros(0, 0, rows, columns)
     return torch.stack([layer[0] for layer in layers]).float().cpu()

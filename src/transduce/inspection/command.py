@@ -6,8 +6,9 @@ from pathlib import Path
 from rich.console import Console
 
 from transduce import artifact
+from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError
-from transduce.inspection.capture import inspect_sentence
+from transduce.inspection.capture import inspect as inspect_sentence
 from transduce.inspection.heat_map import write_heat_map
 from transduce.inspection.report import heads_of, print_heads, write_json
 from transduce.models.transformer import Transformer
@@ -23,27 +24,25 @@ def inspect(
     png: Path | None,
     layer: int | None,
     beam: int | None,
-    heads: tuple[Path, Path] | None,
+    corpus: tuple[Path, Path] | None,
     limit: int | None,
     json: Path | None,
 ) -> Iterator[Path]:
     """Gives each file as soon as it is written."""
     of_sentence = {"--target": target, "--out": out, "--png": png, "--layer": layer, "--beam": beam}
-    of_heads = {"--limit": limit, "--json": json}
-    if heads and sentence is not None:
-        raise ConfigError("both a sentence and --heads were given", "give one of them")
-    if heads:
-        _refuse(of_sentence, "goes with a sentence, not with --heads")
-        yield from _inspect_heads(model, *heads, limit or 200, json)
+    of_corpus = {"--limit": limit, "--json": json}
+    if corpus and sentence is not None:
+        raise ConfigError("both a sentence and --corpus were given", "give one of them")
+    if corpus:
+        _refuse(of_sentence, "goes with a sentence, not with --corpus")
+        yield from _inspect_heads(model, *corpus, limit or 200, json)
         return
     if sentence is None:
-        raise ConfigError("nothing to inspect was given", "give a sentence, or --heads SOURCE TARGET")
-    _refuse(of_heads, "goes with --heads, not with a sentence")
+        raise ConfigError("nothing to inspect was given", "give a sentence, or --corpus SOURCE TARGET")
+    _refuse(of_corpus, "goes with --corpus, not with a sentence")
     if layer is not None and png is None:
         raise ConfigError("--layer is for the picture", "add --png FILE")
-    found = inspect_sentence(
-        artifact.load_text_to_text(model), artifact.load_tokenizer(model), sentence, target, beam=beam or 4
-    )
+    found = inspect_sentence(Translator.load(model, beam=beam or 4), sentence, target)
     if out or not png:
         found.save(out or PAGE)
         yield out or PAGE

@@ -13,7 +13,7 @@ from transduce.inspection.inspection import Inspection
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
+CELL = 0.34  # inches on a side
 # In this order, as far as they are installed; each fills in what those before it lack.
 FONTS = (
     "DejaVu Sans",
@@ -53,6 +53,8 @@ def write_heat_map(
     from matplotlib.figure import Figure
 
     count = len(inspection.encoder_decoder)
+    if not count:
+        raise ConfigError("the model has no attention to draw", "leave the picture out")
     layer = count if layer is None else layer
     if not 1 <= layer <= count:
         raise ConfigError(f"there is no layer {layer}", f"choose one of 1 to {count}")
@@ -61,26 +63,29 @@ def write_heat_map(
     with mpl.rc_context(mpl.rcParamsDefault), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         mpl.rcParams["font.family"] = fonts_for("".join([*rows, *columns]), warn)
-        size = (2.5 + 0.36 * len(columns), 2.0 + 0.34 * len(rows))
-        figure = Figure(figsize=size, layout="constrained", dpi=120)
+        figure = Figure(figsize=(CELL * len(columns), CELL * len(rows)), dpi=120)
         weights = inspection.encoder_decoder[layer - 1].mean(dim=0)
         _draw(figure, weights, rows, columns, f"Encoder-decoder attention, layer {layer}, mean of heads")
         try:
-            figure.savefig(path, format="png")
+            # The cells are as large as the figure; what stands around them is taken in here.
+            figure.savefig(path, format="png", bbox_inches="tight", pad_inches=0.15)
         except OSError as error:
             raise TransduceError(f"cannot write {path}: {error.strerror}", "choose another place") from error
 
 
 def _draw(figure: "Figure", weights: Tensor, rows: list[str], columns: list[str], title: str) -> None:
-    axes = figure.subplots()
+    axes = figure.add_axes((0, 0, 1, 1))
     image = axes.imshow(weights.numpy(), cmap="viridis", vmin=0, vmax=1)
     # A $ would begin a formula.
     axes.set_xticks(range(len(columns)), [token.replace("$", r"\$") for token in columns], rotation=90)
     axes.set_yticks(range(len(rows)), [token.replace("$", r"\$") for token in rows])
     axes.xaxis.tick_top()
     axes.set(ylabel="said")
-    figure.suptitle(title, fontsize="medium")
-    figure.colorbar(image, ax=axes, label="weight", fraction=0.05, shrink=0.8)
+    axes.set_title(title, fontsize="medium", pad=12)
+    width, height = figure.get_size_inches()
+    tall = min(1, 4 / height)
+    beside = axes.inset_axes((1 + 0.2 / width, 1 - tall, 0.15 / width, tall))
+    figure.colorbar(image, cax=beside, label="weight")
 
 
 def fonts_for(text: str, warn: Callable[[str], object]) -> list[str]:

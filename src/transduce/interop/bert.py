@@ -4,6 +4,7 @@ Which of them it is, its tensors tell: ``BertModel`` has a pooler, ``BertForMask
 tokens, ``BertForPreTraining`` both and two classes, ``BertForSequenceClassification`` the pooler and classes.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,16 @@ import torch
 from torch import Tensor
 
 from transduce.config import BertConfig, Vocabulary, validate
-from transduce.interop.hugging_face import activation, read_saved, require, their_activation
+from transduce.interop.hugging_face import (
+    TOKENIZERS,
+    activation,
+    read_saved,
+    read_side,
+    require,
+    require_norm,
+    special_token,
+    their_activation,
+)
 from transduce.interop.tables import Row, export_rows, import_rows
 from transduce.models.bert import Bert
 from transduce.models.build import build
@@ -39,10 +49,13 @@ _COMPUTED = f"{_BODY}embeddings.position_ids"  # which older files hold
 
 
 def load_bert(folder: str | Path) -> Bert:
-    """The model of a folder with ``config.json`` and ``model.safetensors``; in evaluation mode."""
+    """The model of a folder with ``config.json`` and ``model.safetensors``; in evaluation mode.
+
+    Which tokens are [CLS] and [SEP], the tokenizer beside them tells.
+    """
     fields, state = read_saved(folder, "bert")
     state = _with_prefix(state)
-    model = build(our_config(fields, state), our_vocabulary(fields))
+    model = build(our_config(fields, state), our_vocabulary(fields, folder))
     import_bert(model, state)
     return model.eval()
 
@@ -79,15 +92,31 @@ def our_config(fields: Mapping[str, Any], state: Mapping[str, Tensor]) -> BertCo
     return validate(BertConfig, data, where="the bert model")
 
 
-def our_vocabulary(fields: Mapping[str, Any]) -> Vocabulary:
-    """[PAD], [CLS] and [SEP] have the same numbers in all of BERT's vocabularies that are large enough."""
-    size = fields["vocab_size"]
-    bos, eos = (101, 102) if size > 102 else (1, 2)
-    return Vocabulary(source=size, target=size, pad=fields.get("pad_token_id") or 0, bos=bos, eos=eos)
+def our_vocabulary(fields: Mapping[str, Any], folder: str | Path) -> Vocabulary:
+    """Special tokens as the folder's tokenizer has them, or else the published one of Devlin et al."""
+    size, side = fields["vocab_size"], read_side(folder)
+    if side is not None:
+        pad, bos, eos = (
+            special_token(folder, side, name, usual)
+            for name, usual in (("pad_token", "[PAD]"), ("cls_token", "[CLS]"), ("sep_token", "[SEP]"))
+        )
+    else:
+        pad = fields.get("pad_token_id") or 0
+        bos, eos = (101, 102) if size > 102 else (1, 2)
+        warnings.warn(
+            f"{folder} has no {' or '.join(TOKENIZERS)}: [CLS] and [SEP] are taken to be {bos} and {eos}",
+            stacklevel=3,
+        )
+    return validate(
+        Vocabulary,
+        {"source": size, "target": size, "pad": pad, "bos": bos, "eos": eos},
+        where="the bert model's tokenizer",
+    )
 
 
 def their_fields(config: BertConfig, vocabulary: Vocabulary) -> dict[str, Any]:
     """The fields of a ``BertConfig`` of theirs for the same model."""
+    require_norm(config.norm, "post", "bert")
     return {
         "vocab_size": vocabulary.source,
         "hidden_size": config.d_model,
@@ -145,6 +174,7 @@ def _classifier(config: BertConfig, state: Mapping[str, Tensor]) -> str:
 
 
 def _table(config: BertConfig, classifier: str) -> Iterator[Row]:
+    require_norm(config.norm, "post", "bert")
     yield Row([_TOKENS], ["output.weight"])
     yield Row([f"{_BODY}embeddings.position_embeddings.weight"], ["positions.weight"])
     yield Row([f"{_BODY}embeddings.token_type_embeddings.weight"], ["segments.weight"])

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from transduce.config import GptConfig, Vocabulary, validate
-from transduce.interop.hugging_face import activation, read_saved, require, their_activation
+from transduce.errors import ConfigError
+from transduce.interop.hugging_face import activation, read_saved, require, require_norm, their_activation
 from transduce.interop.tables import Row, export_rows, import_rows
 from transduce.models.build import build
 from transduce.models.gpt import Gpt
@@ -63,7 +64,10 @@ def our_config(fields: Mapping[str, Any]) -> GptConfig:
 
 
 def our_vocabulary(fields: Mapping[str, Any]) -> Vocabulary:
-    """GPT-2 has one special token, its last, which begins and ends texts and pads them."""
+    """GPT-2 has one special token, its last, which begins and ends texts and pads them.
+
+    Where the beginning and the end differ, padding needs a token of its own.
+    """
     size = fields["vocab_size"]
     bos, eos = (
         token if isinstance(token, int) and 0 <= token < size else size - 1
@@ -71,13 +75,17 @@ def our_vocabulary(fields: Mapping[str, Any]) -> Vocabulary:
     )
     pad = fields.get("pad_token_id")
     pad = pad if isinstance(pad, int) and 0 <= pad < size else eos
-    if pad in (bos, eos):
-        bos = eos = pad
+    if pad in (bos, eos) and bos != eos:
+        raise ConfigError(
+            f"bos_token_id {bos} and eos_token_id {eos} differ, and it pads with one of them",
+            "give it a pad_token_id of its own",
+        )
     return Vocabulary(source=size, target=size, pad=pad, bos=bos, eos=eos)
 
 
 def their_fields(config: GptConfig, vocabulary: Vocabulary) -> dict[str, Any]:
     """The fields of a ``GPT2Config`` for the same model."""
+    require_norm(config.norm, "pre", "gpt2")
     return {
         "vocab_size": vocabulary.target,
         "n_positions": config.max_length,
@@ -120,6 +128,7 @@ def import_gpt2(model: Gpt, state: Mapping[str, Tensor]) -> None:
 
 
 def _table(config: GptConfig) -> Iterator[Row]:
+    require_norm(config.norm, "pre", "gpt2")
     yield Row([_TOKENS], ["output.weight"])
     yield Row([f"{_PREFIX}wpe.weight"], ["positions.weight"])
     for i in range(config.layers):

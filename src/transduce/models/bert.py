@@ -95,13 +95,18 @@ class Bert(Model):
 
 
 def _encoder(config: BertConfig) -> Encoder:
-    width = config.d_model
-    residual = partial(Residual, width, norm="post", dropout=config.dropout, eps=config.norm_epsilon)
+    width, eps = config.d_model, config.norm_epsilon
+    residual = partial(Residual, width, norm=config.norm, dropout=config.dropout, eps=eps)
     return Encoder(
-        EncoderLayer(
-            SelfAttention(width, config.heads, dropout=config.attention_dropout),
-            FeedForward(width, config.d_ff, activation=config.activation, dropout=config.activation_dropout),
-            residual,
-        )
-        for _ in range(config.layers)
+        [
+            EncoderLayer(
+                SelfAttention(width, config.heads, dropout=config.attention_dropout),
+                FeedForward(
+                    width, config.d_ff, activation=config.activation, dropout=config.activation_dropout
+                ),
+                residual,
+            )
+            for _ in range(config.layers)
+        ],
+        nn.LayerNorm(width, eps=eps) if config.norm == "pre" else None,
     )

@@ -1,6 +1,7 @@
 """GPT: the Transformer's decoder without an encoder (Radford et al., 2018), in the form of GPT-2 (2019).
 
-Its layer is the encoder's, with a causal mask: pre-norm, learned positions, one matrix for tokens in and out.
+Its layer is the encoder's, with a causal mask: pre-norm (post-norm, as in 2018, if asked for), learned
+positions, one matrix for tokens in and out.
 """
 
 from functools import partial
@@ -130,7 +131,7 @@ class Gpt(Model):
 
 def _decoder(config: GptConfig) -> Encoder:
     width, eps = config.d_model, config.norm_epsilon
-    residual = partial(Residual, width, norm="pre", dropout=config.dropout, eps=eps)
+    residual = partial(Residual, width, norm=config.norm, dropout=config.dropout, eps=eps)
     return Encoder(
         [
             EncoderLayer(
@@ -142,5 +143,5 @@ def _decoder(config: GptConfig) -> Encoder:
             )
             for _ in range(config.layers)
         ],
-        nn.LayerNorm(width, eps=eps),
+        nn.LayerNorm(width, eps=eps) if config.norm == "pre" else None,
     )

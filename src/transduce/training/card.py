@@ -6,8 +6,10 @@ import tomli_w
 import torch
 
 from transduce.config import BertConfig, GptConfig, ModelConfig, RnnConfig, ViTConfig
+from transduce.data.prepared import Pairs
 from transduce.data.tokenizer import Side
 from transduce.models.build import build
+from transduce.training.card_words import card_words
 from transduce.training.checkpoint import Progress
 from transduce.training.record import Record
 
@@ -19,7 +21,7 @@ library_name: transduce
 tags:
 - transduce
 - {family}
-- sequence-to-sequence
+- {tag}
 ---
 
 {marker}
@@ -27,19 +29,13 @@ tags:
 
 # {title}
 
-{what} that turns one text into another. {which}
+{what} {which}
 
 {state}
 
 ## Use
 
-```python
-import transduce
-from transduce.artifact import load_tokenizer
-
-model = transduce.load("{place}")  # the folder that holds this card
-tokenizer = load_tokenizer("{place}")
-```
+{use}
 
 ## Model
 
@@ -66,12 +62,14 @@ tokenizer = load_tokenizer("{place}")
 
 def write_card(record: Record, name: str) -> str:
     """The card of the run's model folder ``best`` or ``final``."""
+    words = card_words(record.config.model)
     return _CARD.format(
         marker=MARKER,
         title=f"{record.name} ({name})",
-        place=f"{record.name}/{name}",
         family=record.config.model.family,
-        what=_what(record.config.model),
+        tag=words.tag,
+        what=words.what,
+        use=words.use.format(place=f"{record.name}/{name}"),
         which=_which(record, name),
         state=_state(record),
         model=_table(_model(record)),
@@ -118,18 +116,22 @@ def _state(record: Record) -> str:
 
 
 def _model(record: Record) -> dict[str, str]:
-    config, vocabulary = record.config.model, record.tokenizer.vocabulary
+    config, tokenizer = record.config.model, record.tokenizer
     with torch.device("meta"):  # shapes only
-        parameters = sum(parameter.numel() for parameter in build(config, vocabulary).parameters())
-    tokenizer = record.tokenizer
-    kinds = {"both sides": tokenizer.source}
-    if not tokenizer.joint:
-        kinds = {"source": tokenizer.source, "target": tokenizer.target}
+        model = build(config, tokenizer.vocabulary if tokenizer else None)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    kinds: dict[str, Side] = {}
+    if tokenizer and isinstance(config, GptConfig | BertConfig):
+        kinds = {"tokenizer": tokenizer.source}
+    elif tokenizer and tokenizer.joint:
+        kinds = {"tokenizer, both sides": tokenizer.source}
+    elif tokenizer:
+        kinds = {"tokenizer, source": tokenizer.source, "tokenizer, target": tokenizer.target}
     return {
         "parameters": f"{parameters:,}",
         "layers": _layers(config),
         **_sizes(config),
-        **{f"tokenizer, {name}": f"{kind(side)}, {side.size:,} tokens" for name, side in kinds.items()},
+        **{name: f"{kind(side)}, {side.size:,} tokens" for name, side in kinds.items()},
     }
 
 
@@ -139,32 +141,25 @@ def _layers(config: ModelConfig) -> str:
     return f"{config.encoder_layers} in the encoder, {config.decoder_layers} in the decoder"
 
 
-def _what(config: ModelConfig) -> str:
-    if isinstance(config, GptConfig):
-        return "A language model, a Transformer's decoder in the form of GPT-2,"
-    if isinstance(config, BertConfig):
-        return "A model of masked text, a Transformer's encoder in the form of BERT,"
-    if isinstance(config, RnnConfig):
-        attention = "without" if config.attention == "none" else f"with {config.attention}"
-        return f"A recurrent network ({config.cell.upper()}) {attention} attention"
-    return 'A Transformer, as in "Attention Is All You Need",'
-
-
 def _sizes(config: ModelConfig) -> dict[str, str]:
     if isinstance(config, RnnConfig):
         return {
             "`d_model`, `d_hidden`": f"{config.d_model:,}, {config.d_hidden:,}",
             "directions of the encoder": "2" if config.bidirectional else "1",
         }
+    sizes = {"`d_model`, `d_ff`, heads": f"{config.d_model:,}, {config.d_ff:,}, {config.heads}"}
     if isinstance(config, GptConfig | BertConfig):
-        return {
-            "`d_model`, `d_ff`, heads": f"{config.d_model:,}, {config.d_ff:,}, {config.heads}",
-            "activation, tokens at a time": f"{config.activation}, {config.max_length:,}",
-        }
-    return {
-        "`d_model`, `d_ff`, heads": f"{config.d_model:,}, {config.d_ff:,}, {config.heads}",
-        "activation, norm, positions": f"{config.activation}, {config.norm}, {config.positions}",
-    }
+        sizes["activation, norm"] = f"{config.activation}, {config.norm}"
+        sizes["tokens at a time"] = f"{config.max_length:,}"
+        return sizes
+    sizes["activation, norm, positions"] = f"{config.activation}, {config.norm}, {config.positions}"
+    if isinstance(config, ViTConfig):
+        height, width = config.size
+        sizes["images, patches"] = (
+            f"{height}×{width}×{config.channels}, {config.patch_size}×{config.patch_size}"
+        )
+        sizes["classes"] = f"{len(config.class_names):,}"
+    return sizes
 
 
 def kind(side: Side) -> str:
@@ -180,12 +175,12 @@ def _training(record: Record) -> dict[str, str]:
     if (record.folder / "start").exists():
         rows["started from"] = "another model's weights"
     if record.train is not None:
-        rows["pairs"] = f"{len(record.train):,}"
+        rows[f"{record.words.example}s"] = f"{len(record.train):,}"
     if progress := record.progress:
         rows["steps" if record.finished else "steps, at the last checkpoint"] = f"{progress.step:,}"
         if epochs := _epochs(record, progress):
             rows["epochs"] = epochs
-        rows["target tokens seen"] = f"{progress.tokens:,}"
+        rows[card_words(record.config.model).seen] = f"{progress.tokens:,}"
         rows["time"] = duration(progress.seconds)
         if progress.bad_steps:
             rows["steps skipped, not finite"] = f"{progress.bad_steps:,}"
@@ -195,7 +190,10 @@ def _training(record: Record) -> dict[str, str]:
 def _epochs(record: Record, progress: Progress) -> str | None:
     if record.train is None or not len(record.train):
         return None
-    if record.config.training.bpe_dropout:  # the tokens of a text differ from epoch to epoch
+    if record.words.unit == record.words.example:
+        return f"{progress.tokens / len(record.train):.1f}"
+    # With BPE-dropout, the tokens of a text differ from epoch to epoch; so do those that are masked.
+    if record.config.training.bpe_dropout or not isinstance(record.train, Pairs):
         return f"{progress.epoch:,} and a part"
     return f"{progress.tokens / int(record.train.target.lengths.sum()):.1f}"
 
@@ -214,12 +212,14 @@ def _validations(record: Record) -> str:
         return "No validation has given a finite loss yet."
     last = record.validations[-1]
     rows = {"best and last": best} if best.step == last.step else {"best": best, "last": last}
+    known = record.words.perplexity
     return "\n".join(
         [
-            "| | step | loss | perplexity | accuracy |",
-            "|---|---|---|---|---|",
+            f"| | step | loss |{' perplexity |' if known else ''} accuracy |",
+            f"|---|---|---|{'---|' if known else ''}---|",
             *(
-                f"| {name} | {one.step:,} | {one.loss:.4f} | {one.perplexity:.2f} | {one.accuracy:.1%} |"
+                f"| {name} | {one.step:,} | {one.loss:.4f} |{f' {one.perplexity:.2f} |' if known else ''}"
+                f" {one.accuracy:.1%} |"
                 for name, one in rows.items()
             ),
         ]
@@ -227,11 +227,10 @@ def _validations(record: Record) -> str:
 
 
 def _about(record: Record, name: str) -> str:
-    pairs = f"{len(record.valid):,} " if record.valid is not None else ""
+    count = f"{len(record.valid):,} " if record.valid is not None else ""
     said = (
-        f"Measured on {pairs}held-out pairs, token by token, each predicted from the right ones before it. "
-        "The loss is in nats, without label smoothing. Compare only models with the same tokenizer by these "
-        "figures. No output was generated and scored for this card."
+        f"Measured on {count}held-out {record.words.example}s{card_words(record.config.model).measured} "
+        "The loss is in nats, without label smoothing."
     )
     if not _was_validated(record, name):
         said += " The figures are those of the run on its way: the weights in this folder were not validated."

@@ -82,12 +82,15 @@ def _loss(axes: "Axes", record: Record) -> None:
     _curve(axes, *record.series("loss"), label)
     axes.plot(*record.series("valid_loss"), **_VALID, label="validation")
     if best := record.best:
-        label = f"best: {best.loss:.4f}, perplexity {best.perplexity:.2f}"
+        known = f", perplexity {best.perplexity:.2f}" if record.words.perplexity else ""
+        label = f"best: {best.loss:.4f}{known}"
         axes.plot(best.step, best.loss, **_BEST, label=label)
-    axes.set(title="Loss", ylabel="loss, nats a token")
+    axes.set(
+        title="Loss", ylabel=f"loss, nats a{'n' if record.words.unit == 'image' else ''} {record.words.unit}"
+    )
     axes.legend()
     low, high = axes.get_ylim()
-    if high < 20:  # beyond, perplexity has no number worth a tick
+    if record.words.perplexity and high < 20:  # beyond, perplexity has no number worth a tick
         ticks = perplexity_ticks(low, high)
         right = axes.twinx()
         right.set(ylabel="perplexity", ylim=(low, high))
@@ -98,7 +101,7 @@ def _accuracy(axes: "Axes", record: Record) -> None:
     axes.plot(*record.series("valid_accuracy"), **_VALID, label="validation")
     if (best := record.best) and math.isfinite(best.accuracy):
         axes.plot(best.step, best.accuracy, **_BEST, label=f"{best.accuracy:.1%} at the lowest loss")
-    axes.set(title="Accuracy", ylabel="tokens predicted right", ylim=(0, 1.03))
+    axes.set(title="Accuracy", ylabel=f"{record.words.unit}s predicted right", ylim=(0, 1.03))
     axes.yaxis.set_major_formatter("{x:.0%}")
     axes.legend(loc="lower right")
 

@@ -6,14 +6,20 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from transduce.config import RunConfig, ViTConfig, read_toml
-from transduce.data.prepared import Pairs
+from transduce.config import BertConfig, GptConfig, RunConfig, ViTConfig, read_toml
+from transduce.data.images import Images
+from transduce.data.plain_text import SIDE
+from transduce.data.prepared import Pairs, Sequences
 from transduce.data.tokenizer import Tokenizer
 from transduce.errors import TrainingError
 from transduce.training import checkpoint
 from transduce.training.checkpoint import Progress
+from transduce.training.images import IMAGES
+from transduce.training.objective import TEXT, Words
+from transduce.training.text_objectives import CLASSES, PLAIN_TEXT
 
 RUN, METRICS = "run.toml", "metrics.jsonl"
+_COMMANDS = {"gpt": "lm train", "bert": "mlm train", "vit": "vision train"}
 
 
 @dataclass(frozen=True)
@@ -36,17 +42,27 @@ class Record:
 
     folder: Path
     config: RunConfig
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None  # of a run on text
     metrics: list[dict[str, Any]]
     progress: Progress | None  # at the newest checkpoint
     checkpoints: int
-    train: Pairs | None
-    valid: Pairs | None
+    train: Pairs | Sequences | Images | None
+    valid: Pairs | Sequences | Images | None
 
     @property
     def name(self) -> str:
         """What the run is called: its folder's name."""
         return self.folder.resolve().name
+
+    @property
+    def words(self) -> Words:
+        """How the run speaks of its data."""
+        model = self.config.model
+        if isinstance(model, BertConfig) and model.classes:
+            return CLASSES
+        if isinstance(model, GptConfig | BertConfig):
+            return PLAIN_TEXT
+        return IMAGES if isinstance(model, ViTConfig) else TEXT
 
     @property
     def step(self) -> int:
@@ -89,30 +105,36 @@ def read_record(folder: str | Path) -> Record:
         remedy = f"did you mean {near[0]}?" if near else "give the folder that was --out of transduce train"
         raise TrainingError(f"{folder} is not a run folder: it has no {RUN}", remedy)
     config = read_toml(folder / RUN)
-    if isinstance(config.model, ViTConfig):
-        raise TrainingError(
-            f"{folder} is a run on images, for which there is no report", f"its figures are in {METRICS}"
-        )
     metrics = read_metrics(folder / METRICS)
     if not metrics:
         raise TrainingError(
-            f"{folder} has no metrics yet", f"train first: transduce train --resume --out {folder}"
+            f"{folder} has no metrics yet",
+            f"train first: transduce {_COMMANDS.get(config.model.family, 'train')} --resume --out {folder}",
         )
     checkpoints = checkpoint.list_checkpoints(folder / "checkpoints")
-    train, valid = (
-        Pairs.open(folder / "data" / part) if (folder / "data" / part).exists() else None
-        for part in ("train", "valid")
-    )
     return Record(
         folder,
         config,
-        Tokenizer.load(folder),
+        None if isinstance(config.model, ViTConfig) else Tokenizer.load(folder),
         metrics,
         _read_progress(checkpoints),
         len(checkpoints),
-        train,
-        valid,
+        _open_data(folder, "train", config),
+        _open_data(folder, "valid", config),
     )
+
+
+def _open_data(folder: Path, part: str, config: RunConfig) -> Pairs | Sequences | Images | None:
+    """What the run is trained or validated on, if that is still there."""
+    model = config.model
+    place = folder / ("text" if isinstance(model, GptConfig | BertConfig) else "data") / part
+    if not place.exists():
+        return None
+    if isinstance(model, ViTConfig):
+        return Images.open(place)
+    if isinstance(model, GptConfig) or (isinstance(model, BertConfig) and not model.classes):
+        return Sequences(place, SIDE)
+    return Pairs.open(place)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

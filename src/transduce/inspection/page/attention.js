@@ -15,7 +15,12 @@ const tokensOf = {
 const currentMap = () => WEIGHTS[view.kind].map(view.layer, view.head);
 const most = (map) => (view.scale === "one" ? 1 : greatest(map));
 
+// What the model has: an RNN attends to its source alone, the plain one to nothing.
+const has = (kind) => WEIGHTS[kind].layers > 0;
+
 function startAttention() {
+  for (const option of [...$("kind").options]) if (!has(option.value)) option.remove();
+  view.kind = $("kind").value;
   for (const name of ["kind", "layer", "head", "rows", "scale"]) {
     $(name).addEventListener("change", (event) => {
       const value = event.target.value;
@@ -179,7 +184,7 @@ function drawStrip(row, column) {
     if (row !== null && place === column) chip.classList.add("here");
     return chip;
   });
-  $("strip").dir = direction(over.join(" "));
+  $("strip").dir = direction(over === data.sourceTokens ? data.source : data.target);
   $("strip").replaceChildren(...chips);
 }
 

@@ -18,6 +18,12 @@ function startTabs() {
   open(tabs[0]);
 }
 
+// A view that would be empty.
+function withdraw(name) {
+  $(`tab-${name}`).remove();
+  $(name).hidden = true;
+}
+
 $("source").textContent = data.source;
 $("target").textContent = data.target || "–";
 if (data.targetWasGiven) {
@@ -27,15 +33,22 @@ if (data.targetWasGiven) {
 }
 document.title = `${data.source} – inspection`;
 const error = 1 / STEPS / 2;
+const attends = Object.keys(KINDS).some(has);
+const exactness = attends
+  ? `Weights are the model’s own, exact to ±${error.toPrecision(1)}, means of them too; log-probabilities and scores to ±0.00005. `
+  : "This model has no attention: there are no weights to show. Log-probabilities and scores are exact to ±0.00005. ";
 $("exactness").textContent =
-  `Weights are the model’s own, exact to ±${error.toPrecision(1)}, means of them too; log-probabilities and scores to ±0.00005. ` +
+  exactness +
   "Positions run from left to right and from top to bottom in every language; · marks a piece that continues a word, ␣ a space.";
 
-startAttention();
-startAlignment();
+if (attends) startAttention();
+else withdraw("attention");
+if (has("encoder_decoder")) startAlignment();
+else withdraw("alignment");
 startBeam();
 startTabs();
 startTheme(() => {
+  if (!attends) return;
   drawOverview();
   drawMap();
 });

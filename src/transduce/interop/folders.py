@@ -1,0 +1,54 @@
+"""A folder of Hugging Face's transformers into a model folder of ours, with its tokenizer."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from transduce import artifact
+from transduce.data.tokenizer import Tokenizer
+from transduce.errors import ArtifactError
+from transduce.interop.bert import load_bert
+from transduce.interop.gpt2 import load_gpt2
+from transduce.interop.hugging_face import TOKENIZERS, read_fields, read_side
+from transduce.models.bert import Bert
+from transduce.models.gpt import Gpt
+
+_KINDS: dict[str, Callable[[Path], Bert | Gpt]] = {"bert": load_bert, "gpt2": load_gpt2}
+
+
+def import_folder(folder: str | Path, out: str | Path) -> Bert | Gpt:
+    """Read what ``save_pretrained`` wrote, of the kinds that we know, and write a model folder."""
+    folder = Path(folder).expanduser()
+    kind = read_fields(folder).get("model_type")
+    if kind not in _KINDS:
+        raise ArtifactError(f"{folder} holds a model of type {kind!r}", f"known: {', '.join(_KINDS)}")
+    tokenizer = _tokenizer(folder)
+    try:
+        model = _KINDS[kind](folder)
+    except KeyError as error:
+        raise ArtifactError(f"{folder / 'config.json'} has no {error}", "copy the folder again") from error
+    except ValueError as error:  # of the tables: tensors that are missing, or too many
+        raise ArtifactError(f"{folder}: {error}", f"only plain {kind} models can be imported") from error
+    ours, theirs = model.vocabulary, tokenizer.vocabulary
+    if theirs.target > ours.target:
+        raise ArtifactError(
+            f"the tokenizer in {folder} has {theirs.target} tokens, but the model {ours.target}",
+            "copy the folder again",
+        )
+    if (ours.pad, ours.bos, ours.eos) != (theirs.pad, theirs.bos, theirs.eos):
+        raise ArtifactError(
+            f"special tokens of {folder} are {theirs.pad}, {theirs.bos} and {theirs.eos} in its tokenizer, "
+            f"but {ours.pad}, {ours.bos} and {ours.eos} in its model (pad, begin, end)",
+            "make config.json and the tokenizer agree",
+        )
+    artifact.save(model, out, tokenizer)
+    return model
+
+
+def _tokenizer(folder: Path) -> Tokenizer:
+    side = read_side(folder)
+    if side is None:
+        raise ArtifactError(
+            f"{folder} has no {' or '.join(TOKENIZERS)}",
+            "have transformers write one: AutoTokenizer.from_pretrained(…).save_pretrained(…)",
+        )
+    return Tokenizer(side, side)
