@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from transduce.config import ModelConfig, Settings, Vocabulary, validate
 from transduce.data.tokenizer import JOINT, SOURCE, TARGET, Tokenizer
 from transduce.errors import ArtifactError, ConfigError
+from transduce.machine import lacks_announced_instructions
 from transduce.models.bert import Bert
 from transduce.models.build import TextToText, build
 from transduce.models.gpt import Gpt
@@ -84,6 +85,7 @@ def load(folder: str | Path, *, precision: Precision = "float32") -> Model:
 
     In another precision than float32 it is for use alone, and ``int8`` cannot be saved again.
     """
+    lacks_announced_instructions()  # whatever is loaded later: what is loaded now will be computed with
     folder = Path(folder).expanduser()
     path = folder / WEIGHTS
     header = read_header(folder)
