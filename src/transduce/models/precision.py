@@ -30,7 +30,9 @@ def in_precision(model: ModelT, precision: Precision) -> ModelT:
             raise ConfigError("8-bit numbers are for CPUs", "choose bf16 on a GPU")
         model = model.float()
         seven_bits, engines = _overflows(), _engines()
-        if isinstance(output := getattr(model, "output", None), Embedding):
+        output = getattr(model, "output", None)
+        # Without an embedding of its own, a model reads tokens by its output, too.
+        if isinstance(output, Embedding) and hasattr(model, "target_embedding"):
             model.add_module("output", Int8Output(output.weight, seven_bits=seven_bits, engines=engines))
         for child in model.children():
             round_linear_maps(child, seven_bits=seven_bits, engines=engines)
