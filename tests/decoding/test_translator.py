@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import transduce
 from builders import small_config, small_rnn_config
 from transduce.data.tokenizer import train
+from transduce.decoding import streams
 from transduce.decoding.files import translate_file
 from transduce.decoding.glossary import Glossary
 from transduce.decoding.long_lines import split_text
@@ -192,9 +193,29 @@ def test_files(tmp_path):
     assert objects[0]["candidates"][0]["text"] == lines[0]
 
 
-def test_broken_text_is_named(tmp_path):
+def test_what_is_read_is_not_overwritten_by_another_name(tmp_path, monkeypatch):
+    (tmp_path / "in").write_text("the fox\n")
+    (tmp_path / "hard").hardlink_to(tmp_path / "in")
+    (tmp_path / "soft").symlink_to("in")
+    one = translator()
+    for name in ("in", "hard", "soft"):
+        with pytest.raises(DataError, match="both what is read and what is written; choose another --output"):
+            translate_file(one, tmp_path / "in", tmp_path / name, "text")
+    with (tmp_path / "in").open() as file:
+        monkeypatch.setattr(streams, "_STANDARD_INPUT", file.fileno())
+        with pytest.raises(DataError, match="choose another --output"):
+            translate_file(one, None, tmp_path / "hard", "text")
+    with (tmp_path / "in").open("a") as file:
+        monkeypatch.setattr(streams, "_STANDARD_OUTPUT", file.fileno())
+        with pytest.raises(DataError, match="choose another --output"):
+            translate_file(one, tmp_path / "in", None, "text")
+    assert (tmp_path / "in").read_text() == "the fox\n"
+
+
+def test_broken_text_is_named_and_what_came_before_is_there(tmp_path):
     (tmp_path / "in").write_bytes(b"fine\nbro\xffken\n")
     with pytest.raises(DataError, match=r"in, line 2: not UTF-8 at byte 4; save the text as UTF-8"):
         translate_file(translator(), tmp_path / "in", tmp_path / "out", "text")
+    assert (tmp_path / "out").read_text().count("\n") == 1
     with pytest.raises(DataError, match=r"cannot read .*nowhere"):
         translate_file(translator(), tmp_path / "nowhere", None, "text")

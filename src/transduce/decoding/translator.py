@@ -24,7 +24,7 @@ from transduce.decoding.rules import Rule, min_length, no_repeated_ngram, prefix
 from transduce.decoding.sampling import sample
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translation import Candidate, Translation, joined
-from transduce.errors import ConfigError, DataError
+from transduce.errors import ConfigError, DataError, TransduceError
 from transduce.models.protocol import Precision, SequenceModel
 
 LINES = 2000  # that are sorted by length at a time
@@ -77,8 +77,8 @@ class Translator:
 
     def translate(self, lines: Iterable[str], *, ahead: int = LINES) -> Iterator[Translation]:
         """One translation for every line, in order; so many lines are read ``ahead`` and sorted by length."""
-        iterator, draws = iter(lines), torch.Generator(self.model.device).manual_seed(self.settings.seed)
-        while chunk := list(islice(iterator, ahead)):
+        draws = torch.Generator(self.model.device).manual_seed(self.settings.seed)
+        for chunk in _chunks(lines, ahead):
             yield from self._translate_chunk(chunk, draws)
 
     def _translate_chunk(self, lines: list[str], draws: torch.Generator) -> list[Translation]:
@@ -223,3 +223,19 @@ class Translator:
             hypothesis.tokens,
             alignment,
         )
+
+
+def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+    """So many lines at a time; where one cannot be had, first those before it, and then the reason."""
+    iterator, trouble, full = iter(lines), None, True
+    while full:
+        chunk: list[str] = []
+        try:
+            for line in islice(iterator, size):
+                chunk.append(line)  # one by one: they stay if the next one fails
+        except TransduceError as error:
+            trouble = error
+        yield chunk
+        full = len(chunk) == size
+    if trouble:
+        raise trouble
