@@ -44,10 +44,12 @@ def translate_file(
 def _translations(translator: Translator, source: Path | None) -> Iterator[Translation]:
     lines = read_lines(source)
     if source:
-        return translator.translate(lines)
-    if translator.settings.sample:  # what is drawn must not depend on when lines arrive
-        return translator.translate(lines)
-    return (one for chunk in _as_they_come(lines) for one in translator.translate(chunk))
+        yield from translator.translate(lines)
+        return
+    done = 0
+    for chunk in _as_they_come(lines):
+        yield from translator.translate(chunk, first=done)
+        done += len(chunk)
 
 
 def _as_they_come(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -81,4 +83,4 @@ def _as_they_come(lines: Iterable[str]) -> Iterator[list[str]]:
 def _line(translation: Translation, layout: Layout) -> str:
     if layout == "json":
         return json.dumps(asdict(translation), ensure_ascii=False)
-    return " ".join(translation.text.splitlines())  # a line stays a line
+    return translation.line

@@ -156,12 +156,12 @@ def _translate(translator: "Translator", lines: list[str], console: Console) -> 
     order = sorted(range(len(lines)), key=lambda index: -len(lines[index]))
     parts = [order[begin : begin + _AT_ONCE] for begin in range(0, len(order), _AT_ONCE)]
     translations = (
-        (index, translation.text)
+        (index, translation.line)
         for part in parts
         for index, translation in zip(part, translator.translate([lines[i] for i in part]), strict=True)
     )
     for index, text in with_bar(translations, "translating", len(lines), console):
-        found[index] = " ".join(text.splitlines())  # a line stays a line, as in a file
+        found[index] = text
     return found
 
 
