@@ -90,6 +90,23 @@ def test_a_target_that_is_as_long_as_the_model_reads_has_an_alignment():
     assert len(found.candidates[0].alignment) == 8
 
 
+def test_a_line_longer_than_those_trained_on_is_too_long(tmp_path):
+    model, line = translator().model, "fox " * 30
+    transduce.save(model, tmp_path / "one", TOKENIZER, longest=20)
+    transduce.save(model, tmp_path / "two", TOKENIZER)  # as older versions did, and whoever does not know
+    pieces = []
+    for folders, too_long in [("one", "split"), ("one", "keep"), ("two", "split"), ("two one", "split")]:
+        said = []
+        paths = [tmp_path / name for name in folders.split()]
+        one = Translator.load(*paths, too_long=too_long, warn=said.append, extra_length=0, beam=1)
+        (found,) = one.translate([line])
+        pieces.append(found.pieces)
+        assert len(said) == (found.pieces > 1)
+    assert pieces == [6, 1, 1, 6]
+    (found,) = Translator.load(tmp_path / "one", warn=said.append, beam=1, max_length=2).translate([line])
+    assert "longer than the model's training sources of up to 20 and was translated in 6 pieces" in said[-1]
+
+
 def iter_lines(*lines):
     left = list(lines)
 

@@ -31,9 +31,9 @@ class SearchSettings:
     seed: int = 1
     diverse_groups: int = 1  # into which the beam is divided
     diversity: float = 0.5  # what a token costs that an earlier group has just chosen
-    too_long: Literal["split", "cut"] = (
-        "split"  # what becomes of a line that the model cannot read as a whole
-    )
+    # What becomes of a line that is longer than the model can read, or than any it was trained on: keep takes
+    # the latter as a whole.
+    too_long: Literal["split", "cut", "keep"] = "split"
 
     def __post_init__(self) -> None:
         for name in ("beam", "nbest", "diverse_groups"):

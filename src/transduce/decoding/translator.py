@@ -76,7 +76,9 @@ class Translator:
                     f"{folder} has another tokenizer than {folders[0]}", "an ensemble needs one tokenizer"
                 )
         model = models[0] if len(models) == 1 else Ensemble(models)
-        return cls(model, tokenizer, chosen, glossary or Glossary(), prefix, align, warn)
+        trained = [artifact.read_header(Path(folder).expanduser()).longest for folder in folders]
+        longest = min((length for length in trained if length), default=None)
+        return cls(model, tokenizer, chosen, glossary or Glossary(), prefix, align, warn, longest)
 
     def translate(self, lines: Iterable[str], *, ahead: int = LINES, first: int = 0) -> Iterator[Translation]:
         """One translation for every line, in order; so many lines are read ``ahead`` and sorted by length.
@@ -99,10 +101,10 @@ class Translator:
 
     @cached_property
     def _pieces(self) -> Pieces:
-        limits = {"the model's": self.model.max_length, "any that it was trained on, of": self.longest}
-        whose, most = min(limits.items(), key=lambda one: one[1] or math.inf)
-        cut = self.settings.too_long == "cut"
-        return Pieces(self.tokenizer, most, whose, cut, self.prefix, self.glossary, self.warn)
+        whose, most, too_long = "the model's", self.model.max_length, self.settings.too_long
+        if self.longest and self.longest < (most or math.inf) and too_long != "keep":
+            whose, most = "the model's training sources of up to", self.longest
+        return Pieces(self.tokenizer, most, whose, too_long == "cut", self.prefix, self.glossary, self.warn)
 
     def _translate_pieces(self, pieces: list[Piece]) -> list[Translation]:
         found = [Translation(piece.text, []) for piece in pieces]
