@@ -24,6 +24,8 @@ def lacks_announced_instructions() -> bool:
     """
     if "ONEDNN_MAX_CPU_ISA" in os.environ or not announces("amx_tile"):
         return False
+    import torch  # noqa: F401 (the copy has no time for it)
+
     ended = _ends_a_copy(_bfloat16_product)
     if ended:
         os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"
