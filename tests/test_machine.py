@@ -2,11 +2,21 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
+import transduce
+from builders import small_config, small_model
 from transduce import machine
+from transduce.data.tokenizer import train
+from transduce.errors import ConfigError
+from transduce.models.build import build
+from transduce.models.precision import in_precision
+from transduce.nn import int8
+from transduce.training.precision import computing_in
 
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 PROGRAM = """
@@ -32,31 +42,82 @@ def test_freed_memory_is_used_again():
 
 @pytest.fixture
 def asked_anew(monkeypatch):
+    questions = machine.lacks_announced_instructions, machine.uses_lacking_instructions
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     monkeypatch.setattr(machine, "announces", lambda feature: True)
-    machine.lacks_announced_instructions.cache_clear()
+    for question in questions:
+        question.cache_clear()
     yield
-    machine.lacks_announced_instructions.cache_clear()
+    for question in questions:
+        question.cache_clear()
+
+
+def end():
+    os.kill(os.getpid(), signal.SIGILL)
 
 
 def test_instructions_that_end_a_process_are_not_used(asked_anew, monkeypatch):
-    program = f"import os, signal; os.kill(os.getpid(), {int(signal.SIGILL)})"
-    monkeypatch.setattr(machine, "_BFLOAT16_PRODUCT", program)
+    monkeypatch.setattr(machine, "_bfloat16_product", end)
     assert machine.lacks_announced_instructions()
     assert os.environ["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_BF16"
 
 
 def test_instructions_that_work_are_used(asked_anew, monkeypatch):
-    monkeypatch.setattr(machine, "_BFLOAT16_PRODUCT", "pass")
+    monkeypatch.setattr(machine, "_bfloat16_product", lambda: None)
     assert not machine.lacks_announced_instructions()
+    assert not machine.uses_lacking_instructions()
     assert "ONEDNN_MAX_CPU_ISA" not in os.environ
 
 
-def test_a_bfloat16_product_after_the_question_is_safe():
+def test_a_trial_that_hangs_or_fails_is_no_success(asked_anew, monkeypatch):
+    monkeypatch.setattr(machine, "_TOO_LONG", 1)
+    assert machine._ends_a_copy(lambda: time.sleep(60))
+    assert machine._ends_a_copy(lambda: {}["nothing"])
+
+
+def test_where_it_was_too_late_bfloat16_is_refused_and_the_library_left_out(asked_anew, monkeypatch):
+    monkeypatch.setattr(machine, "_bfloat16_product", end)  # whatever oneDNN is told
+    with pytest.raises(ConfigError, match="set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and start again"):
+        in_precision(small_model(), "bf16")
+    with pytest.raises(ConfigError, match="announces and does not have"):
+        computing_in("bfloat16", torch.device("cpu"))
+    seen = []
+    real = int8._pack
+    monkeypatch.setattr(int8, "_pack", lambda *args: seen.append(args[2]) or real(*args))
+    int8._fastest_engine.cache_clear()
+    in_precision(small_model(), "int8")
+    assert seen
+    assert "onednn" not in seen
+
+
+# Nothing here has asked before the first product, as the tests' own process has.
+LATER = """
+import sys
+import torch
+import transduce
+if sys.argv[2] == "computed":
+    torch.nn.functional.linear(torch.randn(128, 64), torch.randn(64, 64))
+first = transduce.Translator.load(sys.argv[1])
+list(first.translate(["the fox"]))
+for precision in ("bf16", "int8"):
+    try:
+        list(transduce.Translator.load(sys.argv[1], precision=precision).translate(["the fox"]))
+    except transduce.TransduceError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("before", ["nothing", "computed"])
+def test_rough_numbers_after_exact_ones_end_no_process(tmp_path, before):
     """On any machine: this one may be of the kind that announces what it lacks."""
-    program = (
-        "import torch; from transduce.machine import lacks_announced_instructions as ask; ask();"
-        "x = torch.ones(64, 64, dtype=torch.bfloat16); print((x @ x)[0, 0].item())"
+    tokenizer = train(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
+    transduce.save(build(small_config(), tokenizer.vocabulary, seed=1), tmp_path / "model", tokenizer)
+    environment = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
+    done = subprocess.run(
+        [sys.executable, "-c", LATER, tmp_path / "model", before],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert float(done.stdout) == 64
+    assert before == "computed" or not done.stdout

@@ -1,13 +1,21 @@
 """The run files of the recipes are valid, and say what the paper or their source says."""
 
 import gzip
+import io
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from builders import random_words
 from transduce.config import preset, read_toml
+from transduce.training import decide
+from transduce.training import plan as planning
+from transduce.training.train import plan
+from transduce.training.trainer import Trainer
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 
@@ -24,6 +32,36 @@ def test_wmt14_is_the_papers(name, steps, averaged):
     assert config.model == preset(name).model
     assert (config.training.steps, config.training.average) == (steps, averaged)
     assert (config.training.warmup, config.training.batch_tokens) == (4000, 25_000)
+
+
+@pytest.mark.parametrize("name", ["base", "big"])
+def test_wmt14_can_be_planned_from_a_few_batches(name, tmp_path, monkeypatch):
+    """All sizes a hundredth or so of the paper's; steps of several batches, each too slow to take whole."""
+    words = random_words(400)
+    (tmp_path / "a").write_text("\n".join(words))
+    (tmp_path / "b").write_text("\n".join(word[::-1] for word in words))
+    config = read_toml(RECIPES / "wmt14" / f"{name}.toml")
+    training = config.training.model_copy(update={"max_tokens": 62, "batch_tokens": 250})
+    sizes = {"d_model": 16, "d_ff": 32, "heads": 4}
+    small = config.model_copy(update={"training": training, "model": config.model.model_copy(update=sizes)})
+    computed = []
+    real = Trainer.compute_gradients
+
+    def compute_gradients(trainer, batches):
+        computed.append(len(batches))
+        return real(trainer, batches)
+
+    monkeypatch.setattr(Trainer, "compute_gradients", compute_gradients)
+    monkeypatch.setattr(planning, "probe", partial(planning.probe, seconds=0.0))
+    monkeypatch.setattr(decide, "measure_precision", lambda *_: ("float32", "float32"))
+    shown = io.StringIO()
+    console = Console(file=shown, width=100)
+    found = plan(console, source=tmp_path / "a", target=tmp_path / "b", tokenizer="char", config=small)
+    planning.print_plan(found, console)
+    assert computed == [1, 1, 1]
+    assert f"{config.training.steps:,} steps" in shown.getvalue()
+    batches_a_step = found.probe.seconds_a_step * found.probe.tokens_a_second / 62
+    assert 3 < batches_a_step < 6  # however few of them were computed
 
 
 def test_cmudict_in_pairs(tmp_path):

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from transduce.config import ModelConfig, Settings, Vocabulary, validate
 from transduce.data.tokenizer import JOINT, SOURCE, TARGET, Tokenizer
 from transduce.errors import ArtifactError, ConfigError
+from transduce.machine import lacks_announced_instructions
 from transduce.models.bert import Bert
 from transduce.models.build import TextToText, build
 from transduce.models.gpt import Gpt
@@ -47,10 +48,16 @@ class Header(Settings):
     save: str  # which save: the same in both files
     model: ModelConfig
     vocabulary: Vocabulary | None = None  # of a model that reads or writes text
+    longest: int | None = None  # source that it was trained on, in tokens
 
 
-def save(model: Model, folder: str | Path, tokenizer: Tokenizer | None = None) -> None:
-    """Write a model folder. An older model there is replaced, whole or not at all; other files stay."""
+def save(
+    model: Model, folder: str | Path, tokenizer: Tokenizer | None = None, *, longest: int | None = None
+) -> None:
+    """Write a model folder. An older model there is replaced, whole or not at all; other files stay.
+
+    ``longest`` is how many tokens the longest source had that the model was trained on, if that is known.
+    """
     folder = Path(folder).expanduser()
     model = getattr(model, "_orig_mod", model)  # what torch.compile wrapped
     _check_weights(model, folder)
@@ -60,6 +67,7 @@ def save(model: Model, folder: str | Path, tokenizer: Tokenizer | None = None) -
         save=uuid.uuid4().hex,
         model=model.config,
         vocabulary=model.vocabulary,
+        longest=longest,
     )
     text = header.model_dump_json(indent=2, exclude_none=True) + "\n"
     try:
@@ -84,6 +92,7 @@ def load(folder: str | Path, *, precision: Precision = "float32") -> Model:
 
     In another precision than float32 it is for use alone, and ``int8`` cannot be saved again.
     """
+    lacks_announced_instructions()  # whatever is loaded later: what is loaded now will be computed with
     folder = Path(folder).expanduser()
     path = folder / WEIGHTS
     header = read_header(folder)

@@ -1,33 +1,72 @@
 """What the machine needs to be told: to keep memory, and not to use instructions it does not have."""
 
 import ctypes
+import faulthandler
 import os
-import subprocess
+import signal
 import sys
+import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-_BFLOAT16_PRODUCT = "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); x @ x"
+_TOO_LONG = 10  # seconds, for one small product
 
 
 @cache
 def lacks_announced_instructions() -> bool:
-    """Call this before the first product of bfloat16 or 8-bit numbers.
+    """Call this before anything is computed.
 
     Some virtual machines announce the matrix instructions of newer processors (AMX), and end whoever uses
-    them. Where they are announced, another process tries them first; if it is ended, oneDNN, which torch
-    computes such products with, is told to do without. It listens only before its first use.
+    them. Where they are announced, a copy of this process tries them first; if it is ended, oneDNN, which
+    torch computes products of bfloat16 and 8-bit numbers with, is told to do without.
     """
     if "ONEDNN_MAX_CPU_ISA" in os.environ or not announces("amx_tile"):
         return False
-    trial = subprocess.run(  # noqa: S603 (our own program)
-        [sys.executable, "-c", _BFLOAT16_PRODUCT], capture_output=True, check=False
-    )
-    ended = trial.returncode < 0  # by a signal
+    import torch  # noqa: F401 (the copy has no time for it)
+
+    ended = _ends_a_copy(_bfloat16_product)
     if ended:
         os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"
     return ended
+
+
+@cache
+def uses_lacking_instructions() -> bool:
+    """Whether oneDNN would use them all the same: it listens only before its first use, and that was
+    earlier.
+    """
+    return lacks_announced_instructions() and _ends_a_copy(_bfloat16_product)
+
+
+def _bfloat16_product() -> None:
+    import torch
+
+    torch.set_num_threads(1)  # the others were not copied
+    x = torch.ones(64, 64, dtype=torch.bfloat16)
+    x @ x
+
+
+def _ends_a_copy(trial: Callable[[], None]) -> bool:
+    """Whether a copy of this process, with all that it has set up so far, does not survive this."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # about copies that lack the other threads
+        copy = os.fork()
+    if copy == 0:
+        failed = 1
+        try:
+            import resource  # not on every system, but where there is something to try
+
+            faulthandler.disable()  # its end is nobody's news
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(_TOO_LONG)
+            trial()
+            failed = 0
+        finally:
+            os._exit(failed)
+    return os.waitpid(copy, 0)[1] != 0
 
 
 def announces(feature: str) -> bool:

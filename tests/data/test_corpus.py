@@ -1,5 +1,6 @@
 import gc
 import gzip
+import io
 import json
 import warnings
 from itertools import chain
@@ -10,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.data.clean import usable
-from transduce.data.corpus import AlignedFiles, Corpus, JsonLines, Tsv, has_byte_order_mark, open_binary
+from transduce.data.corpus import (
+    AlignedFiles,
+    Corpus,
+    JsonLines,
+    Tsv,
+    has_byte_order_mark,
+    lines_of,
+    lines_of_input,
+    open_binary,
+)
 
 # No line feed; no CR at the end, where it would be half a line end; no byte order mark.
 line_texts = st.text(st.characters(exclude_characters="\n\ufeff", exclude_categories=["Cs"])).filter(
@@ -265,3 +275,10 @@ def test_files_are_closed(name, tmp_path):
         del file
         gc.collect()
     assert not [warning for warning in caught if str(path) in str(warning.message)]
+
+
+def test_standard_input_is_read_as_a_file_is(tmp_path, monkeypatch):
+    text = "\ufeffone\r\n\ntwo \r".encode()
+    (tmp_path / "file").write_bytes(text)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert list(lines_of_input()) == list(lines_of(tmp_path / "file")) == [b"one", b"", b"two \r"]

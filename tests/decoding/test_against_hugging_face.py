@@ -13,7 +13,7 @@ from transduce.decoding.penalties import plain_penalty
 pytest.importorskip("transformers")
 
 # With one beam, ``generate`` is greedy search: the first ``eos`` ends it, and there is no penalty.
-SEARCHES = [(1, 0.0)]
+SEARCHES = [(1, alpha) for alpha in (0.0, 1.0, 2.0)]
 SEARCHES += [(beam, alpha) for beam in (2, 3, 4, 5) for alpha in (-0.5, 0.0, 0.6, 1.0, 2.0)]
 
 

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -11,8 +12,8 @@ SOURCE = torch.tensor([[3, 4, 5], [5, 4, 3]])
 
 
 def draw(seed=1, count=1, sampling=Sampling(), max_length=5, model=None, **options):  # noqa: B008
-    generator, model = torch.Generator().manual_seed(seed), model or Toy(8, 1)
-    return sample(model, SOURCE, [max_length] * 2, sampling, generator, count=count, **options)
+    draws, model = [np.random.default_rng([seed, line]) for line in range(2)], model or Toy(8, 1)
+    return sample(model, SOURCE, [max_length] * 2, sampling, draws, count=count, **options)
 
 
 def test_draws_are_as_frequent_as_they_are_likely():
@@ -46,6 +47,27 @@ def test_cold_draws_are_greedy():
     narrow = Sampling(temperature=1e-3), Sampling(top_k=1), Sampling(top_p=1e-6)
     found = [draw(sampling=sampling, seed=seed) for seed, sampling in enumerate(narrow)]
     assert len({str([one[0].tokens for one in each]) for each in found}) == 1
+
+
+def test_what_is_drawn_does_not_depend_on_neighbours():
+    together = draw(count=3)
+    for line in range(2):
+        alone = sample(
+            Toy(8, 1),
+            SOURCE[line : line + 1],
+            [5],
+            Sampling(),
+            [np.random.default_rng([1, line])],
+            count=3,
+        )
+        assert [one.tokens for one in alone[0]] == [one.tokens for one in together[line]]
+
+
+def test_what_cannot_go_on_is_dropped():
+    def forbid_all(scores, beams):
+        scores[0 if beams.length == 2 else slice(0)] = -torch.inf
+
+    assert [len(found) for found in draw(count=2, model=Toy(30, 1), rules=[forbid_all])] == [1, 2]
 
 
 def test_rules_hold():

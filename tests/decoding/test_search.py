@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import Toy, exhaustive
 
+from builders import random_tokens, small_model, small_rnn
 from transduce.decoding.beam import beam_search
 from transduce.decoding.candidates import ChooseDiverse
 from transduce.decoding.constraints import Constraints, progress
 from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.penalties import coverage_penalty, paper_penalty
 from transduce.decoding.rules import min_length, no_repeated_ngram, prefix
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
 
 SOURCE = torch.tensor([[3, 4, 5]])
 PENALTY = paper_penalty(0.6)
@@ -83,6 +84,27 @@ def test_coverage(seed, beta):
     found = best(model, coverage=beta)
     assert [one.tokens for one in found[:2]] == [said for _, said in expected[:2]]
     assert found[0].score == pytest.approx(expected[0][0], rel=1e-3)
+
+
+def test_models_with_different_heads_cover_together():
+    vocabulary = small_model().vocabulary
+    models = [small_model(), small_model(heads=2), small_rnn()]
+    assert all(model.vocabulary == vocabulary for model in models)
+    together = Ensemble(models)
+    source = random_tokens(2, 5)
+    found = beam_search(together, source, [6, 6], beam=3, coverage=0.5)
+    for row, (best, *_) in enumerate(found):
+        ended = len(best.log_probabilities)
+        target = torch.tensor([[vocabulary.bos, *best.tokens]])[:, :ended]
+        layers = together.attention(source[row : row + 1], target).encoder_decoder
+        got = torch.stack([layer.mean(dim=1) for layer in layers]).mean(dim=0)[0].sum(dim=0)
+        expected = sum(best.log_probabilities) / PENALTY(ended) + 0.5 * coverage_penalty(got)
+        assert best.score == pytest.approx(expected, rel=1e-4)
+
+
+def test_nothing_is_covered_without_attention():
+    with pytest.raises(ConfigError, match="does not attend to its source; leave out the coverage penalty"):
+        beam_search(small_rnn(attention="none"), SOURCE, [4], coverage=0.5)
 
 
 def test_the_coverage_penalty():

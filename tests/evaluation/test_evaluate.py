@@ -134,7 +134,9 @@ def test_mistakes_come_before_any_translation(models, test_set, tmp_path, monkey
 
     monkeypatch.setattr(module, "_translate", never)
     short = write(tmp_path / "short", "a")
-    reference = test_set["reference"]
+    same = write(tmp_path / "same", *"wxyz")
+    reference, linked = test_set["reference"], tmp_path / "linked"
+    linked.hardlink_to(reference[0])
     for error, message, arguments in [
         (ConfigError, "there is no metric 'blue'", {"model": models[0], "metrics": ["blue"]}),
         (ConfigError, "nothing to evaluate was given", {"model": None}),
@@ -142,6 +144,8 @@ def test_mistakes_come_before_any_translation(models, test_set, tmp_path, monkey
         (ConfigError, "give --source FILE", {"model": models[0], "source": None}),
         (ConfigError, "there is no model", {"model": None, "hypotheses": short, "output": tmp_path / "o"}),
         (ConfigError, "would overwrite what is read", {"model": models[0], "output": reference[0]}),
+        (ConfigError, "would overwrite what is read", {"model": models[0], "output": linked}),
+        (ConfigError, "overwrite", {"model": models[0], "compare_with": same, "output": same}),
         (DataError, r"cannot write .*nowhere", {"model": models[0], "output": tmp_path / "nowhere" / "o"}),
         (DataError, r"short has 1 lines and .*reference has 4", {"model": None, "hypotheses": short}),
         (DataError, r"short has 1 lines and .*reference has 4", {"model": models[0], "source": short}),

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -91,7 +92,7 @@ def test_greedy_search_and_cold_samples_are_the_slow_ones(vocabulary, lengths):
     wanted = [slow_greedy(model, prompts[row, :n].tolist(), 10) for row, n in enumerate(lengths)]
     searched = beam_search(model, prompts, [10] * 3, beam=1)
     assert [found[0].tokens for found in searched] == wanted
-    drawn = sample(model, prompts, [10] * 3, Sampling(top_k=1), torch.Generator(), count=2)
+    drawn = sample(model, prompts, [10] * 3, Sampling(top_k=1), [np.random.default_rng(1)] * 3, count=2)
     assert [[one.tokens for one in found] for found in drawn] == [[row, row] for row in wanted]
 
 

@@ -151,7 +151,10 @@ def test_finetune_and_classify(place):
             ["lm", "generate", "{}/lm/final", "--min-length", "30", "--max-length", "5"],
             "max_length is 5, but must be more than min_length",
         ),
-        (["lm", "generate", "{}/lm/final", "--temperature", "0"], "temperature is 0.0, but must be more"),
+        (
+            ["lm", "generate", "{}/lm/final", "--temperature", "0"],
+            "temperature is 0.0, but must be from 0.001",
+        ),
         (["lm", "generate", "{}/mlm/final"], "{}/mlm/final holds a model of family 'bert', not a language"),
         (["lm", "generate", "{}/lm"], "{}/lm is not a model folder: it has no config.json; did you mean"),
         (["lm", "perplexity", "{}/lm/final", "--text", "{}/empty"], "{}/empty holds no text"),

@@ -53,6 +53,9 @@ def test_a_run_from_python(files, text, tmp_path):
     assert "300 pairs to train on, 50 to validate" in said
     assert transduce.load(tmp_path / "run" / "final").config == CONFIG.model
     assert read_toml(tmp_path / "run" / "run.toml") == CONFIG
+    longest = 1 + max(map(len, (text / "a").read_text().split()))
+    for name in ("best", "final"):
+        assert artifact.read_header(tmp_path / "run" / name).longest == longest
 
 
 def test_several_files_of_strings(text, tmp_path):

@@ -173,7 +173,7 @@ def test_the_gradient_is_clipped(tmp_path, pairs):
 class Failing:
     """An objective whose loss is not a number at some steps."""
 
-    words = TEXT
+    words, longest = TEXT, None
 
     def __init__(self, real, bad):
         self.real, self.bad, self.calls = real, bad, 0
@@ -217,7 +217,7 @@ def test_ten_in_a_row_stop_the_run_with_the_last_checkpoint_intact(tmp_path, pai
 class OneSided:
     """A language model of the targets: another objective, without sources."""
 
-    words = TEXT
+    words, longest = TEXT, None
 
     def __init__(self, real):
         self.real = real
@@ -334,7 +334,7 @@ def test_a_batch_in_pieces_has_the_gradient_of_the_whole(tmp_path, pairs):
 class Cramped:
     """An objective on a machine with room for a few pairs at a time: memory ends in the backward pass."""
 
-    words = TEXT
+    words, longest = TEXT, None
 
     def __init__(self, real, room):
         self.real, self.room, self.sizes = real, room, []

@@ -47,4 +47,4 @@ def generate(
     )
     for texts in generator.generate(prompt, lines=lines):
         for one in texts:
-            typer.echo(one.text)
+            typer.echo(one.line)

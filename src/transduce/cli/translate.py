@@ -1,7 +1,7 @@
 """``transduce translate``."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -15,7 +15,7 @@ def translate(
     output: o.Output = None,
     format: o.Format = "text",  # noqa: A002 (the option's name)
     beam: o.Beam = 4,
-    nbest: Annotated[int, typer.Option(min=1, help="Candidates a line.")] = 1,
+    nbest: Annotated[int, typer.Option(min=1, help="Candidates a line; as many hypotheses at least.")] = 1,
     length_penalty: o.LengthPenalty = 0.6,
     penalty: o.Penalty = "paper",
     coverage_penalty: Annotated[float, typer.Option(help="Cost of source words passed over.")] = 0.0,
@@ -34,7 +34,7 @@ def translate(
     diverse_groups: Annotated[int, typer.Option(help="Divide the beam into groups that differ.")] = 1,
     diversity: Annotated[float, typer.Option(help="How much they differ.")] = 0.5,
     precision: o.Precision = "float32",
-    too_long: Annotated[Literal["split", "cut"], typer.Option(help="Lines the model cannot read.")] = "split",
+    too_long: o.TooLong = "split",
 ) -> None:
     """Translate lines: one out for every one in, in order; empty ones stay empty.
 

@@ -6,6 +6,9 @@ Lines end at a line feed and nowhere else: a CR or U+2028 inside a line does not
 import gzip
 import io
 import json
+import os
+import stat
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -191,6 +194,25 @@ def lines_of(path: Path) -> Iterator[bytes]:
         first = file.readline().removeprefix(_BYTE_ORDER_MARK)
         for line in chain([first] if first else [], file):
             yield line.rstrip(b"\r\n") if line.endswith(b"\n") else line
+
+
+def is_one_file(one: Path | int, other: Path | int) -> bool:
+    """Whether two paths, or numbers of open files, are one file by whatever names: to write it is to lose it.
+
+    Terminals, pipes and the like are no such files.
+    """
+    try:
+        first, second = os.stat(one), os.stat(other)  # noqa: PTH116 (of numbers, too)
+    except OSError:
+        return False
+    return stat.S_ISREG(first.st_mode) and os.path.samestat(first, second)
+
+
+def lines_of_input() -> Iterator[bytes]:
+    """The lines of standard input, as `lines_of` gives those of a file, each as it comes."""
+    for number, line in enumerate(sys.stdin.buffer):
+        text = line if number else line.removeprefix(_BYTE_ORDER_MARK)
+        yield text.rstrip(b"\r\n") if text.endswith(b"\n") else text
 
 
 def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ from transduce.decoding.hypotheses import Beams, Hypothesis
 from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
 from transduce.decoding.rules import Rule, unspeakable
 from transduce.decoding.trace import Trace, Tracer
+from transduce.errors import ConfigError
 from transduce.models.protocol import SequenceModel
 
 
@@ -49,8 +50,8 @@ def beam_search(
         beams = search.beams
         seen: list[Tensor] | None = [] if coverage else None
         scores = model.step(last, state, seen).float().log_softmax(dim=-1).view(*beams.sums.shape, -1)
-        if seen and beams.coverage is not None:
-            beams.coverage += torch.stack(seen).mean(dim=(0, 2)).view_as(beams.coverage)
+        if seen is not None and beams.coverage is not None:
+            beams.coverage += _mean_attention(seen).view_as(beams.coverage)
         for rule in forbid:
             rule(scores, beams)
         wanted = min(2 * beam, scores[0].numel())  # each hypothesis ends in one way: enough of these do not
@@ -59,6 +60,13 @@ def beam_search(
         last = search.beams.tokens[:, :, -1].flatten()
         state.select(rows)
     return search.done
+
+
+def _mean_attention(layers: list[Tensor]) -> Tensor:
+    """Of layers with (targets, heads, source) each, as many heads as they have → (targets, source)."""
+    if not layers:
+        raise ConfigError("the model does not attend to its source", "leave out the coverage penalty")
+    return torch.stack([layer.mean(dim=1) for layer in layers]).mean(dim=0)
 
 
 class _Search:

@@ -5,17 +5,16 @@ import queue
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import Literal
 
 from rich.console import Console
 
-from transduce.data.corpus import decoded, lines_of
+from transduce.data.corpus import lines_of
+from transduce.decoding.streams import open_output, read_lines
 from transduce.decoding.translation import Translation
 from transduce.decoding.translator import LINES, Translator
-from transduce.errors import DataError
 from transduce.terminal import with_bar
 
 Layout = Literal["text", "json"]
@@ -33,24 +32,24 @@ def translate_file(
     What comes from a stream is translated as it comes. ``console`` shows how far a file is, if its
     translation does not show itself there.
     """
-    if source and target and target.exists() and source.resolve() == target.resolve():
-        raise DataError(f"{target} is what is to be translated", "choose another --output")
     found = _translations(translator, source)
     if console and source and (target or not sys.stdout.isatty()):
         found = with_bar(found, "translating", sum(1 for _ in lines_of(source)), console)
-    with _open_output(target) if target else nullcontext(sys.stdout.buffer) as out:
+    with open_output(source, target) as out:
         for translation in found:
             out.write(f"{_line(translation, layout)}\n".encode())
             out.flush()
 
 
 def _translations(translator: Translator, source: Path | None) -> Iterator[Translation]:
+    lines = read_lines(source)
     if source:
-        return translator.translate(decoded(lines_of(source), str(source)))
-    lines = decoded((line.rstrip(b"\r\n") for line in sys.stdin.buffer), "standard input")
-    if translator.settings.sample:  # what is drawn must not depend on when lines arrive
-        return translator.translate(lines)
-    return (one for chunk in _as_they_come(lines) for one in translator.translate(chunk))
+        yield from translator.translate(lines)
+        return
+    done = 0
+    for chunk in _as_they_come(lines):
+        yield from translator.translate(chunk, first=done)
+        done += len(chunk)
 
 
 def _as_they_come(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -84,11 +83,4 @@ def _as_they_come(lines: Iterable[str]) -> Iterator[list[str]]:
 def _line(translation: Translation, layout: Layout) -> str:
     if layout == "json":
         return json.dumps(asdict(translation), ensure_ascii=False)
-    return " ".join(translation.text.splitlines())  # a line stays a line
-
-
-def _open_output(path: Path) -> IO[bytes]:
-    try:
-        return cast("IO[bytes]", path.open("wb"))
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}", "check the path") from error
+    return translation.line

@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from transduce import artifact
 from transduce.data.tokenizer import Tokenizer
 from transduce.decoding.beam import beam_search
 from transduce.decoding.hypotheses import Hypothesis
-from transduce.decoding.rules import Rule, min_length, no_repeated_ngram
 from transduce.decoding.sampling import sample
 from transduce.decoding.settings import SearchSettings
+from transduce.decoding.translation import in_one_line
 from transduce.errors import ConfigError, DataError
 from transduce.models.protocol import SequenceModel
 
@@ -26,6 +27,11 @@ class Generated:
     score: float
     ids: list[int]  # after the prompt, without the end
     log_probabilities: list[float]  # an id each, and the end unless it was cut off
+
+    @property
+    def line(self) -> str:
+        """The text as a line of a file."""
+        return in_one_line(self.text)
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class TextGenerator:
         """
         if lines > 1 and self.settings.nbest > 1:
             raise ConfigError("several texts of several lines were asked for", "choose one of the two")
-        draws = torch.Generator(self.model.device).manual_seed(self.settings.seed)
+        draws = np.random.default_rng(self.settings.seed)
         special, most = self.tokenizer.vocabulary, self.model.max_length
         begin = self._encode(prompt)
         told: list[int] = []
@@ -71,6 +77,10 @@ class TextGenerator:
             room = max(0, (most or len(told)) // 2 - len(begin))
             ids = [*told[-room:], *begin] if room and told else begin
             found = self._search(ids, draws)
+            if not found:
+                raise ConfigError(
+                    "the rules leave nothing to say", "loosen --no-repeat-ngram or --min-length"
+                )
             yield [self._read(begin, one) for one in found]
             line = [*begin, *found[0].tokens, special.eos]
             # Where one token both begins and ends a line, it stands once between two.
@@ -88,20 +98,16 @@ class TextGenerator:
             )
         return ids
 
-    def _search(self, ids: list[int], draws: torch.Generator) -> list[Hypothesis]:
+    def _search(self, ids: list[int], draws: np.random.Generator) -> list[Hypothesis]:
         settings, most = self.settings, self.model.max_length
         prompt = torch.tensor([ids], device=self.model.device)
         # The last token is said and never read.
         room = None if most is None else most - len(ids) + 1
         limits = [settings.limit(0, room)]
-        rules: list[Rule] = []
-        if settings.no_repeat_ngram:
-            rules.append(no_repeated_ngram(settings.no_repeat_ngram))
-        if settings.min_length:
-            rules.append(min_length(settings.min_length, self.tokenizer.vocabulary.eos))
+        rules = settings.rules(self.tokenizer.vocabulary.eos)
         if settings.sample:
             (found,) = sample(
-                self.model, prompt, limits, settings.sampling, draws, count=settings.nbest, rules=rules
+                self.model, prompt, limits, settings.sampling, [draws], count=settings.nbest, rules=rules
             )
         else:
             penalty = settings.length_penalty_function()

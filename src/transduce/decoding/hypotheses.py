@@ -1,6 +1,8 @@
 """Targets that were found, and those under way."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
@@ -13,6 +15,17 @@ class Hypothesis:
     tokens: list[int]  # without ``eos``
     log_probabilities: list[float]  # a token each, and ``eos`` unless it was cut off
     score: float  # their sum over the length penalty, with the coverage penalty
+
+
+def best_in_turn(groups: Sequence[Sequence[Hypothesis]], count: int) -> list[Hypothesis]:
+    """So many of several groups, of which each has its best one first: each group's first, then the second
+    ones, and no target twice. The result is best first.
+    """
+    ordered = sorted((group for group in groups if group), key=lambda group: -group[0].score)
+    different: dict[tuple[int, ...], Hypothesis] = {}
+    for one in (one for rank in zip_longest(*ordered) for one in rank if one):
+        different.setdefault(tuple(one.tokens), one)
+    return sorted(list(different.values())[:count], key=lambda one: -one.score)
 
 
 @dataclass

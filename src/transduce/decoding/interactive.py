@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from transduce.data.readable import readable
 from transduce.decoding.translation import Translation
 from transduce.decoding.translator import Translator
+from transduce.errors import DataError
 
 SHADES = " ░▒▓█"
 _WIDEST = 10  # characters of a token in the picture
@@ -22,9 +22,12 @@ def converse(translator: Translator, read: Callable[[], str], console: Console) 
     while True:
         try:
             line = read()
+            line.encode()  # bytes that are no text come as what cannot be encoded, or not at all
         except EOFError:
             console.print()
             return
+        except UnicodeError:
+            raise DataError("standard input is not UTF-8", "type or send UTF-8") from None
         if line.strip():
             (found,) = translator.translate([line])
             show(found, translator, console)
@@ -41,9 +44,7 @@ def show(found: Translation, translator: Translator, console: Console) -> None:
         console.print(Text(f"  {one.score:6.2f}  ", style="dim"), Text(one.text), sep="", soft_wrap=True)
     attention = translator.attention(found) if best.ids else None
     if attention is not None:
-        # Of a line that was translated in pieces, the first one is shown as it was read.
-        source = readable(translator.tokenizer.source, translator.tokenizer.encode_source([found.source])[0])
-        console.print(picture(attention, source, best.tokens, console.width))
+        console.print(picture(attention, found.source_tokens, best.tokens, console.width))
 
 
 def picture(attention: Tensor, source: list[str], target: list[str], width: int) -> Table | Text:

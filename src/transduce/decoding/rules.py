@@ -49,15 +49,19 @@ def no_repeated_ngram(size: int) -> Rule:
     return rule
 
 
-def prefix(targets: Sequence[Sequence[int]]) -> Rule:
-    """Each sentence begins with these tokens, whatever the model thinks of them."""
+def prefix(targets: Sequence[Sequence[int]], others: Sequence[Rule] = ()) -> Rule:
+    """Each sentence begins with these tokens, whatever the model and the ``others`` think of them."""
 
     def rule(scores: Tensor, beams: Beams) -> None:
-        for row, sentence in enumerate(beams.sentences):
-            if beams.length < len(targets[sentence]):
-                token = targets[sentence][beams.length]
-                only = scores[row, :, token].clone()
-                scores[row] = -torch.inf
-                scores[row, :, token] = only
+        begun = [
+            (row, token, scores[row, :, token].clone())
+            for row, sentence in enumerate(beams.sentences)
+            for token in targets[sentence][beams.length : beams.length + 1]
+        ]
+        for other in others:
+            other(scores, beams)
+        for row, token, only in begun:
+            scores[row] = -torch.inf
+            scores[row, :, token] = only
 
     return rule

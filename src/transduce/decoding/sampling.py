@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,14 +41,16 @@ def sample(
     source: Tensor,
     max_lengths: Sequence[int],
     sampling: Sampling,
-    generator: torch.Generator,
+    draws: Sequence[np.random.Generator],
     *,
     count: int = 1,
     rules: Sequence[Rule] = (),
 ) -> list[list[Hypothesis]]:
     """For each source, (batch, source), ``count`` targets, the most likely first.
 
-    The log-probabilities are the model's own, whatever the temperature; the score is their sum.
+    The log-probabilities are the model's own, whatever the temperature; the score is their sum. Each source
+    has its own ``draws``, so that its neighbours change nothing. A target that the rules leave without any
+    way to go on is dropped.
     """
     special = model.vocabulary
     done: list[list[Hypothesis]] = [[] for _ in source]
@@ -58,6 +61,7 @@ def sample(
     every = torch.arange(len(source), device=source.device).repeat_interleave(count)
     # Each draw is a sentence of its own here: none gives way to another.
     beams = beams.take(every, torch.zeros_like(every)[:, None])
+    luck = _uniform(draws, max_lengths, count).to(source.device)
     forbid = (unspeakable(special), *rules)
     last = torch.full_like(every, special.bos)
     while beams.sentences:
@@ -65,12 +69,18 @@ def sample(
         normaliser = scores.logsumexp(dim=-1)
         for rule in forbid:
             rule(scores, beams)
-        chances = sampling.narrow(scores[:, 0]).softmax(dim=-1)
-        drawn = torch.multinomial(chances, 1, generator=generator)
+        below = sampling.narrow(scores[:, 0]).softmax(dim=-1).double().cumsum(dim=-1)  # (draws, vocabulary)
+        total = below[:, -1:]
+        # The first token whose chances, with those before it, exceed a share of all that was drawn.
+        drawn = torch.searchsorted(below, luck[:, beams.length, None] * total, right=True)
+        stuck = total[:, 0].isnan().tolist()
+        drawn = drawn.clamp(max=below.size(1) - 1)
         sums = beams.sums + scores[:, 0].gather(1, drawn) - normaliser
         beams = beams.grow(torch.zeros_like(drawn), drawn, sums)
         going = []
         for row, (sentence, token) in enumerate(zip(beams.sentences, drawn[:, 0].tolist(), strict=True)):
+            if stuck[row]:
+                continue
             if token == special.eos or beams.length >= max_lengths[sentence]:
                 tokens, steps = beams.tokens[row, 0].tolist(), beams.steps[row, 0].tolist()
                 said = tokens[:-1] if token == special.eos else tokens
@@ -78,7 +88,15 @@ def sample(
             else:
                 going.append(row)
         keep = torch.tensor(going, dtype=torch.long, device=source.device)
-        beams = beams.take(keep, torch.zeros_like(keep)[:, None])
+        beams, luck = beams.take(keep, torch.zeros_like(keep)[:, None]), luck[keep]
         last = beams.tokens[:, 0, -1]
         state.select(keep)
     return [sorted(found, key=lambda one: -one.score) for found in done]
+
+
+def _uniform(draws: Sequence[np.random.Generator], lengths: Sequence[int], count: int) -> Tensor:
+    """A number from 0 to 1 for each step of each target, (sources · count, the greatest length)."""
+    numbers = np.zeros((len(draws), count, max(lengths, default=1)))
+    for row, (generator, length) in enumerate(zip(draws, lengths, strict=True)):
+        numbers[row, :, :length] = generator.random((count, length))
+    return torch.from_numpy(numbers).flatten(0, 1)

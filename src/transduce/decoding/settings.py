@@ -1,19 +1,21 @@
 """How targets are looked for: data, checked once."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from transduce.decoding.penalties import LengthPenalty, paper_penalty, plain_penalty
+from transduce.decoding.rules import Rule, min_length, no_repeated_ngram, prefix
 from transduce.decoding.sampling import Sampling
 from transduce.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """By default those of section 6.1. Lengths are in tokens, and count the end."""
+    """By default those of section 6.1. Lengths are in tokens; the greatest ones count the end."""
 
-    beam: int = 4  # 1 is greedy search
+    beam: int = 4  # 1 is greedy search; at least ``nbest``
     nbest: int = 1  # candidates a line
     length_penalty: float = 0.6  # α
     penalty: Literal["paper", "plain"] = "paper"  # ((5 + |Y|) / 6)^α, or |Y|^α
@@ -29,9 +31,9 @@ class SearchSettings:
     seed: int = 1
     diverse_groups: int = 1  # into which the beam is divided
     diversity: float = 0.5  # what a token costs that an earlier group has just chosen
-    too_long: Literal["split", "cut"] = (
-        "split"  # what becomes of a line that the model cannot read as a whole
-    )
+    # What becomes of a line that is longer than the model can read, or than any it was trained on: keep takes
+    # the latter as a whole.
+    too_long: Literal["split", "cut", "keep"] = "split"
 
     def __post_init__(self) -> None:
         for name in ("beam", "nbest", "diverse_groups"):
@@ -43,11 +45,14 @@ class SearchSettings:
             "top_k",
             "coverage_penalty",
             "diversity",
+            "seed",
         ):
             self._require(getattr(self, name) >= 0, name, "must not be negative")
-        for name in ("length_penalty", "coverage_penalty", "diversity"):
+        for name in ("coverage_penalty", "diversity"):
             self._require(math.isfinite(getattr(self, name)), name, "must be a number")
-        self._require(0 < self.temperature < math.inf, "temperature", "must be more than 0")
+        # Beyond these, powers and quotients leave the numbers there are.
+        self._require(-10 <= self.length_penalty <= 10, "length_penalty", "must be from -10 to 10")
+        self._require(0.001 <= self.temperature <= 1000, "temperature", "must be from 0.001 to 1000")
         self._require(0 < self.top_p <= 1, "top_p", "must be more than 0 and at most 1")
         if self.max_length is not None:
             self._require(self.max_length > self.min_length, "max_length", "must be more than min_length")
@@ -82,7 +87,20 @@ class SearchSettings:
         """By which hypotheses of different lengths are compared."""
         return (paper_penalty if self.penalty == "paper" else plain_penalty)(self.length_penalty)
 
-    def limit(self, source_length: int, most: int | None) -> int:
-        """The greatest length of a target, for a source of this length and a model that can read ``most``."""
-        limits = (source_length + self.extra_length, self.max_length, most)
-        return max(1, min(limit for limit in limits if limit is not None))
+    def limit(self, source_length: int, most: int | None, least: int = 0) -> int:
+        """The greatest length of a target, for a source of this length and a model that can read ``most``.
+
+        There is room for ``least`` tokens and the end, if the model has it.
+        """
+        limits = source_length + self.extra_length, self.max_length
+        wished = max(1, least + 1, min(limit for limit in limits if limit is not None))
+        return wished if most is None else min(wished, most)
+
+    def rules(self, eos: int, begins: Sequence[Sequence[int]] = ()) -> list[Rule]:
+        """What must not be said. Of ``begins``, each sentence has its own, before which rules give way."""
+        rules: list[Rule] = []
+        if self.no_repeat_ngram:
+            rules.append(no_repeated_ngram(self.no_repeat_ngram))
+        if self.min_length:
+            rules.append(min_length(self.min_length, eos))
+        return [prefix(begins, rules)] if any(begins) else rules

@@ -22,11 +22,22 @@ class Translation:
     source: str
     candidates: list[Candidate]
     source_tokens: list[str] = field(default_factory=list)
+    pieces: int = 1  # in which it was read
 
     @property
     def text(self) -> str:
         """The best one."""
         return self.candidates[0].text if self.candidates else ""
+
+    @property
+    def line(self) -> str:
+        """The best one as a line of a file."""
+        return in_one_line(self.text)
+
+
+def in_one_line(text: str) -> str:
+    """Whatever would end a line within a text is a space."""
+    return " ".join(text.splitlines())
 
 
 def joined(line: str, parts: list[Translation]) -> Translation:
@@ -53,4 +64,6 @@ def joined(line: str, parts: list[Translation]) -> Translation:
                 else None,
             )
         )
-    return Translation(line, candidates, [token for part in parts for token in part.source_tokens])
+    return Translation(
+        line, candidates, [token for part in parts for token in part.source_tokens], len(parts)
+    )

@@ -1,7 +1,10 @@
 """Lines in, translations out."""
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,14 +21,13 @@ from transduce.decoding.candidates import ChooseDiverse, Chooser, choose_best
 from transduce.decoding.constraints import Constraints
 from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.glossary import Glossary
-from transduce.decoding.hypotheses import Hypothesis
-from transduce.decoding.long_lines import split_text
-from transduce.decoding.rules import Rule, min_length, no_repeated_ngram, prefix
+from transduce.decoding.hypotheses import Hypothesis, best_in_turn
+from transduce.decoding.pieces import Piece, Pieces
 from transduce.decoding.sampling import sample
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.trace import Trace
 from transduce.decoding.translation import Candidate, Translation, joined
-from transduce.errors import ConfigError, DataError
+from transduce.errors import ConfigError, DataError, TransduceError
 from transduce.models.protocol import Precision, SequenceModel
 
 LINES = 2000  # that are sorted by length at a time
@@ -44,6 +46,7 @@ class Translator:
     prefix: str = ""  # with which every target begins
     align: bool = False
     warn: Callable[[str], None] = lambda _: None
+    longest: int | None = None  # source that the model was trained on, in tokens, if that is known
 
     def __post_init__(self) -> None:
         constrained = self.glossary.always or self.glossary.terms
@@ -75,107 +78,98 @@ class Translator:
                     f"{folder} has another tokenizer than {folders[0]}", "an ensemble needs one tokenizer"
                 )
         model = models[0] if len(models) == 1 else Ensemble(models)
-        return cls(model, tokenizer, chosen, glossary or Glossary(), prefix, align, warn)
+        trained = [artifact.read_header(Path(folder).expanduser()).longest for folder in folders]
+        longest = min((length for length in trained if length), default=None)
+        return cls(model, tokenizer, chosen, glossary or Glossary(), prefix, align, warn, longest)
 
-    def translate(self, lines: Iterable[str], *, ahead: int = LINES) -> Iterator[Translation]:
-        """One translation for every line, in order; so many lines are read ``ahead`` and sorted by length."""
-        iterator, draws = iter(lines), torch.Generator(self.model.device).manual_seed(self.settings.seed)
-        while chunk := list(islice(iterator, ahead)):
-            yield from self._translate_chunk(chunk, draws)
+    def translate(self, lines: Iterable[str], *, ahead: int = LINES, first: int = 0) -> Iterator[Translation]:
+        """One translation for every line, in order; so many lines are read ``ahead`` and sorted by length.
+
+        What is drawn at random for a line depends on the seed and on its number, counted from ``first``.
+        """
+        for chunk in _chunks(lines, ahead):
+            yield from self._translate_chunk(chunk, first)
+            first += len(chunk)
 
     def search(self, line: str, trace: Trace) -> list[Hypothesis]:
         """All that is found for one line, which the model can read as a whole; ``trace`` receives the way."""
         if self.settings.sample or self.settings.diverse_groups > 1:
             raise ConfigError("drawing at random and diverse groups leave no trace", "search without them")
-        sources = self.tokenizer.encode_source([line])
-        draws = torch.Generator(self.model.device)
-        (found,) = self._search([line], self._padded(sources), [len(sources[0])], draws, trace)
+        ((piece,),) = replace(self._pieces, most=None).of([line], 0)
+        (found,) = self._search([piece], self._padded([piece.ids]), self.settings.width, trace)
         return found
 
-    def _translate_chunk(self, lines: list[str], draws: torch.Generator) -> list[Translation]:
+    def _translate_chunk(self, lines: list[str], first: int) -> list[Translation]:
         """What cannot be read as a whole is translated piece by piece."""
-        pieces = [self._fit(line) for line in lines]
-        flat = iter(self._translate_pieces([piece for several in pieces for piece in several], draws))
-        found = []
-        for line, several in zip(lines, pieces, strict=True):
-            parts = [next(flat) for _ in several]
-            found.append(parts[0] if len(parts) == 1 else joined(line, parts))
+        pieces = self._pieces.of(lines, first)
+        flat = iter(self._translate_pieces([piece for several in pieces for piece in several]))
+        parts = [[next(flat) for _ in several] for several in pieces]
+        return [
+            several[0] if len(several) == 1 else joined(line, several)
+            for line, several in zip(lines, parts, strict=True)
+        ]
+
+    @cached_property
+    def _pieces(self) -> Pieces:
+        whose, most, too_long = "the model's", self.model.max_length, self.settings.too_long
+        if self.longest and self.longest < (most or math.inf) and too_long != "keep":
+            whose, most = "the model's training sources of up to", self.longest
+        return Pieces(self.tokenizer, most, whose, too_long == "cut", self.prefix, self.glossary, self.warn)
+
+    def _translate_pieces(self, pieces: list[Piece]) -> list[Translation]:
+        found = [Translation(piece.text, []) for piece in pieces]
+        # The more phrases, the wider the beam: those with as many go together. Of nothing but white space,
+        # only ``eos`` is left.
+        lengths: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        for row, piece in enumerate(pieces):
+            if len(piece.ids) > 1:
+                lengths[len(piece.phrases)][row] = len(piece.ids)
+        for alike in lengths.values():
+            for rows in batches_by_length(alike, TOKENS):
+                translations = self._translate_batch([pieces[row] for row in rows])
+                for row, translation in zip(rows, translations, strict=True):
+                    found[row] = translation
         return found
 
-    def _translate_pieces(self, lines: list[str], draws: torch.Generator) -> list[Translation]:
-        found: list[Translation] = [Translation(line, []) for line in lines]
-        sources = self.tokenizer.encode_source(lines)
-        # Of nothing but white space, only ``eos`` is left.
-        lengths = {row: len(ids) for row, ids in enumerate(sources) if len(ids) > 1}
-        for rows in batches_by_length(lengths, TOKENS):
-            for row, translation in zip(
-                rows,
-                self._translate_batch([lines[row] for row in rows], [sources[row] for row in rows], draws),
-                strict=True,
-            ):
-                found[row] = translation
-        return found
-
-    def _fit(self, line: str) -> list[str]:
-        """A line, in pieces that the model can read."""
-        most = self.model.max_length
-        if most is None or len(line) < most:  # a token has at least a character, or nearly so
-            return [line]
-        size = len(self.tokenizer.encode_source([line])[0])
-        if size <= most:
-            return [line]
-        cut = self.settings.too_long == "cut"
-        pieces = split_text(line, lambda text: len(self.tokenizer.encode_source([text])[0]) <= most)
-        done = "was cut to the first of them" if cut else f"was translated in {len(pieces)} pieces"
-        self.warn(f"a line of {size} tokens is longer than the model's {most} and {done}: {line[:60]!r} ...")
-        return pieces[:1] if cut else pieces
-
-    def _translate_batch(
-        self, lines: list[str], sources: list[list[int]], draws: torch.Generator
-    ) -> list[Translation]:
-        source = self._padded(sources)
-        found = self._search(lines, source, [len(ids) for ids in sources], draws)
-        kept = [hypotheses[: self.settings.nbest] for hypotheses in found]
-        alignments = iter(self._alignments(source, kept) if self.align else ())
+    def _translate_batch(self, pieces: list[Piece]) -> list[Translation]:
+        source = self._padded([piece.ids for piece in pieces])
+        found = self._search(pieces, source, self.settings.nbest)
+        for piece, hypotheses in zip(pieces, found, strict=True):
+            self._check(piece, hypotheses)
+        alignments = iter(self._alignments(source, found) if self.align else ())
         return [
             Translation(
-                line,
+                piece.text,
                 [self._read(one, next(alignments, None)) for one in hypotheses],
-                readable(self.tokenizer.source, ids),
+                readable(self.tokenizer.source, piece.ids),
             )
-            for line, ids, hypotheses in zip(lines, sources, kept, strict=True)
+            for piece, hypotheses in zip(pieces, found, strict=True)
         ]
 
     def _search(
-        self,
-        lines: list[str],
-        source: Tensor,
-        lengths: list[int],
-        draws: torch.Generator,
-        trace: Trace | None = None,
+        self, pieces: list[Piece], source: Tensor, count: int, trace: Trace | None = None
     ) -> list[list[Hypothesis]]:
-        settings = self.settings
-        limits = [settings.limit(length, self.model.max_length) for length in lengths]
-        rules = self._rules(len(lines))
-        if settings.sample:
-            return sample(
-                self.model, source, limits, settings.sampling, draws, count=settings.nbest, rules=rules
-            )
-        groups = settings.diverse_groups
-        wanted = [
-            [ids[:-1] for ids in self.tokenizer.encode_target(self.glossary.wanted(line))]
-            for line in lines
+        """Up to ``count`` of each piece, best first."""
+        settings, eos, groups = self.settings, self.tokenizer.vocabulary.eos, self.settings.diverse_groups
+        limits = [
+            settings.limit(len(piece.ids), self.model.max_length, max(piece.least, settings.min_length))
+            for piece in pieces
             for _ in range(groups)
         ]
-        constraints = Constraints(wanted, self.tokenizer.vocabulary.eos)
-        choose: Chooser = constraints if any(wanted) else choose_best
+        rules = settings.rules(eos, [piece.begin for piece in pieces for _ in range(groups)])
+        if settings.sample:
+            draws = [piece.draws(settings.seed) for piece in pieces]
+            return sample(self.model, source, limits, settings.sampling, draws, count=count, rules=rules)
+        constraints = Constraints([piece.phrases for piece in pieces for _ in range(groups)], eos)
+        more = max(len(piece.phrases) for piece in pieces)
+        choose: Chooser = constraints if more else choose_best
         if groups > 1:
             choose = ChooseDiverse(groups, settings.diversity)
         found = beam_search(
             self.model,
             source.repeat_interleave(groups, dim=0),
-            [limit for limit in limits for _ in range(groups)],
-            beam=settings.width // groups,
+            limits,
+            beam=settings.width // groups + more,
             penalty=settings.length_penalty_function(),
             coverage=settings.coverage_penalty,
             rules=rules,
@@ -183,22 +177,18 @@ class Translator:
             complete=constraints.complete,
             trace=trace,
         )
-        by_line = [found[begin : begin + groups] for begin in range(0, len(found), groups)]
-        return [
-            sorted((one for group in line for one in group), key=lambda one: -one.score) for line in by_line
-        ]
+        by_piece = [found[begin : begin + groups] for begin in range(0, len(found), groups)]
+        return [best_in_turn(several, count) for several in by_piece]
 
-    def _rules(self, sentences: int) -> list[Rule]:
-        settings, eos = self.settings, self.tokenizer.vocabulary.eos
-        rules: list[Rule] = []
-        if settings.no_repeat_ngram:
-            rules.append(no_repeated_ngram(settings.no_repeat_ngram))
-        if settings.min_length:
-            rules.append(min_length(settings.min_length, eos))
-        if self.prefix:
-            ids = self.tokenizer.encode_target([self.prefix])[0][:-1]
-            rules.append(prefix([ids] * (sentences * settings.diverse_groups)))
-        return rules
+    def _check(self, piece: Piece, found: list[Hypothesis]) -> None:
+        """Say so if a target could not be what it must be."""
+        if not found:
+            self.warn(f"the rules leave nothing to say of {piece.text[:60]!r} ...: its translation is empty")
+        elif not piece.is_met_by(found[0].tokens) or len(found[0].tokens) < self.settings.min_length:
+            self.warn(
+                f"not all that must be in the translation of {piece.text[:60]!r} ... is there: "
+                "it is too long for the model, or other rules forbid it"
+            )
 
     def _padded(self, sentences: Sequence[Sequence[int]]) -> Tensor:
         return torch.nn.utils.rnn.pad_sequence(
@@ -209,8 +199,10 @@ class Translator:
 
     def attention(self, translation: Translation, rank: int = 0) -> Tensor | None:
         """How much each token of a candidate attends to each source token, (target, source): the mean of all
-        heads and layers. ``None`` if the model has no attention.
+        heads and layers. ``None`` if the model has no attention, or has read the line in pieces.
         """
+        if translation.pieces > 1:
+            return None
         source = self._padded(self.tokenizer.encode_source([translation.source]))
         said = translation.candidates[rank].ids
         return next(self._attention(source, [said]), None)
@@ -219,7 +211,9 @@ class Translator:
         """For each target of its source, (target, source), with the padding of the sources."""
         bos = self.tokenizer.vocabulary.bos
         with torch.inference_mode():
-            weights = self.model.attention(source, self._padded([[bos, *said] for said in targets]))
+            # The last token is said and never read: there may be no place for it.
+            read = self._padded([[bos, *said[:-1]] for said in targets])
+            weights = self.model.attention(source, read)
         if weights.encoder_decoder:
             mean = torch.stack([layer.mean(dim=1) for layer in weights.encoder_decoder]).mean(dim=0)
             yield from (each[: len(said)] for each, said in zip(mean, targets, strict=True))
@@ -240,3 +234,19 @@ class Translator:
             hypothesis.tokens,
             alignment,
         )
+
+
+def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+    """So many lines at a time; where one cannot be had, first those before it, and then the reason."""
+    iterator, trouble, full = iter(lines), None, True
+    while full:
+        chunk: list[str] = []
+        try:
+            for line in islice(iterator, size):
+                chunk.append(line)  # one by one: they stay if the next one fails
+        except TransduceError as error:
+            trouble = error
+        yield chunk
+        full = len(chunk) == size
+    if trouble:
+        raise trouble

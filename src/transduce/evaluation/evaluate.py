@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from transduce.data.corpus import is_one_file
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation.files import read, read_references, read_sources, same_length
 from transduce.evaluation.measurement import Comparison, Measurement, Options
@@ -82,7 +83,8 @@ def evaluate(
     check(metrics, options)
     references = read_references(reference, alternatives=alternatives)
     if output:
-        _check_output(output, systems[0], [*reference, *([source] if source else [])])
+        read_too = [path for path in (source, compare_with) if path]
+        _check_output(output, systems[0], [*reference, *read_too])
     test = _Test(source, reference[0], len(references))
     search = {"beam": beam, "length_penalty": length_penalty}
     ready = [test.prepare(system, search, console) for system in systems]
@@ -154,19 +156,19 @@ def _translate(translator: "Translator", lines: list[str], console: Console) -> 
     order = sorted(range(len(lines)), key=lambda index: -len(lines[index]))
     parts = [order[begin : begin + _AT_ONCE] for begin in range(0, len(order), _AT_ONCE)]
     translations = (
-        (index, translation.text)
+        (index, translation.line)
         for part in parts
         for index, translation in zip(part, translator.translate([lines[i] for i in part]), strict=True)
     )
     for index, text in with_bar(translations, "translating", len(lines), console):
-        found[index] = " ".join(text.splitlines())  # a line stays a line, as in a file
+        found[index] = text
     return found
 
 
 def _check_output(output: Path, system: _System, inputs: Sequence[Path]) -> None:
     if not system.is_model:
         raise ConfigError("--output keeps a model's translations, but there is no model", "leave it out")
-    if any(output.resolve() == path.resolve() for path in inputs):
+    if any(is_one_file(output, path) for path in inputs):
         raise ConfigError(f"--output {output} would overwrite what is read", "choose another name")
     try:
         output.open("ab").close()

@@ -8,10 +8,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from transduce.errors import ConfigError
-from transduce.machine import announces, lacks_announced_instructions
+from transduce.machine import announces, lacks_announced_instructions, uses_lacking_instructions
 from transduce.models.protocol import Precision
 from transduce.nn.embedding import Embedding
-from transduce.nn.int8 import ROWS, Int8Linear, Int8Output, median_seconds, round_linear_maps
+from transduce.nn.int8 import ENGINES, ROWS, Int8Linear, Int8Output, median_seconds, round_linear_maps
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
@@ -20,20 +20,39 @@ def in_precision(model: ModelT, precision: Precision) -> ModelT:
     """The same model, changed to compute in this format; ``auto`` tries out which one is fastest here."""
     if precision == "auto":
         precision = fastest_precision(*_sizes(model))
-    lacks_announced_instructions()
+    on_cpu = next(model.parameters()).device.type == "cpu"
     if precision == "bf16":
+        if on_cpu:
+            require_bfloat16()
         return model.bfloat16()
     if precision == "int8":
-        if next(model.parameters()).device.type != "cpu":
+        if not on_cpu:
             raise ConfigError("8-bit numbers are for CPUs", "choose bf16 on a GPU")
         model = model.float()
-        seven_bits = _overflows()
-        if isinstance(output := getattr(model, "output", None), Embedding):
-            model.add_module("output", Int8Output(output.weight, seven_bits=seven_bits))
+        seven_bits, engines = _overflows(), _engines()
+        output = getattr(model, "output", None)
+        # Without an embedding of its own, a model reads tokens by its output, too.
+        if isinstance(output, Embedding) and hasattr(model, "target_embedding"):
+            model.add_module("output", Int8Output(output.weight, seven_bits=seven_bits, engines=engines))
         for child in model.children():
-            round_linear_maps(child, seven_bits=seven_bits)
+            round_linear_maps(child, seven_bits=seven_bits, engines=engines)
         return model
     return model.float()
+
+
+def require_bfloat16() -> None:
+    """Refuse products of bfloat16 numbers on this CPU if they would end the process."""
+    if uses_lacking_instructions():
+        raise ConfigError(
+            "torch, which has computed before, would use instructions for bfloat16 that this machine "
+            "announces and does not have",
+            "set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and start again, or choose another precision",
+        )
+
+
+def _engines() -> tuple[str, ...]:
+    """Without the one that would end the process, if it would."""
+    return tuple(name for name in ENGINES if name != "onednn" or not uses_lacking_instructions())
 
 
 def _overflows() -> bool:
@@ -49,7 +68,7 @@ def _sizes(model: nn.Module) -> tuple[int, int]:
 def fastest_precision(d_in: int, d_out: int) -> Precision:
     """By the time of one linear map of this size."""
     x, weight = torch.randn(ROWS, d_in), torch.randn(d_out, d_in)
-    rough, rounded = (x.bfloat16(), weight.bfloat16()), Int8Linear(weight, None)
+    rough, rounded = (x.bfloat16(), weight.bfloat16()), Int8Linear(weight, None, engines=_engines())
     trials: dict[Precision, Callable[[], object]] = {
         "float32": lambda: F.linear(x, weight),
         "int8": lambda: rounded(x),

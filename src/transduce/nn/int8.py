@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+ENGINES = ("fbgemm", "onednn", "qnnpack")  # libraries that torch has for such products
 ROWS = 128  # of a trial: 32 sentences with a beam of four
 
 
@@ -23,10 +24,17 @@ class Int8Linear(nn.Module):
     Older processors add products in pairs, and would overflow: there ``seven_bits`` must do for x.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, *, seven_bits: bool = False) -> None:
-        """weight (out, in), bias (out,)."""
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        *,
+        seven_bits: bool = False,
+        engines: tuple[str, ...] = ENGINES,
+    ) -> None:
+        """weight (out, in), bias (out,); the fastest of the ``engines`` computes."""
         super().__init__()
-        self._packed = _pack(weight, bias, _fastest_engine(*weight.shape))
+        self._packed = _pack(weight, bias, _fastest_engine(*weight.shape, engines))
         self._seven_bits = seven_bits
 
     def forward(self, x: Tensor) -> Tensor:
@@ -51,12 +59,12 @@ def _pack(weight: Tensor, bias: Tensor | None, engine: str) -> Any:
 
 
 @cache
-def _fastest_engine(d_out: int, d_in: int) -> str:
-    """Of the libraries that torch has for such products: which is ahead depends on sizes and processor."""
+def _fastest_engine(d_out: int, d_in: int, engines: tuple[str, ...]) -> str:
+    """Which of these libraries is ahead depends on sizes and processor."""
     x, weight = torch.randn(ROWS, d_in), torch.randn(d_out, d_in)
     trials = {
         engine: partial(torch.ops.quantized.linear_dynamic, x, _pack(weight, None, engine))
-        for engine in ("fbgemm", "onednn", "qnnpack")
+        for engine in engines
         if engine in torch.backends.quantized.supported_engines
     }
     return min(trials, key=lambda engine: median_seconds(trials[engine]))
@@ -75,8 +83,10 @@ def median_seconds(run: Callable[[], object], times: int = 9) -> float:
 class Int8Output(Int8Linear):
     """The pre-softmax projection."""
 
-    def __init__(self, weight: Tensor, *, seven_bits: bool = False) -> None:
-        super().__init__(weight, None, seven_bits=seven_bits)
+    def __init__(
+        self, weight: Tensor, *, seven_bits: bool = False, engines: tuple[str, ...] = ENGINES
+    ) -> None:
+        super().__init__(weight, None, seven_bits=seven_bits, engines=engines)
 
     def logits(self, x: Tensor) -> Tensor:
         """(…, d_model) → (…, vocabulary)."""
@@ -84,10 +94,13 @@ class Int8Output(Int8Linear):
         return y
 
 
-def round_linear_maps(module: nn.Module, *, seven_bits: bool = False) -> None:
+def round_linear_maps(
+    module: nn.Module, *, seven_bits: bool = False, engines: tuple[str, ...] = ENGINES
+) -> None:
     """Exchange every linear map inside ``module`` for its 8-bit twin."""
     for name, child in list(module.named_children()):
         if isinstance(child, nn.Linear):
-            setattr(module, name, Int8Linear(child.weight, child.bias, seven_bits=seven_bits))
+            rounded = Int8Linear(child.weight, child.bias, seven_bits=seven_bits, engines=engines)
+            setattr(module, name, rounded)
         else:
-            round_linear_maps(child, seven_bits=seven_bits)
+            round_linear_maps(child, seven_bits=seven_bits, engines=engines)

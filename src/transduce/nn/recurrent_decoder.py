@@ -202,7 +202,8 @@ class RecurrentDecoder(nn.Module):
 
     def _begin(self, memory: RecurrentMemory) -> list[Tensor]:
         """Every layer's first state, from the encoder's last one."""
-        states = torch.tanh(self.bridge(memory.final)).to(self.bridge.weight.dtype)
+        # The layers' own precision: under autocast the bridge has another, and in 8 bits none to ask for.
+        states = torch.tanh(self.bridge(memory.final)).to(self.first.weights().from_state.dtype)
         return list(torch.split(states, self.d_states, dim=-1))
 
     def _finish(self, states: Tensor, contexts: Tensor) -> Tensor:

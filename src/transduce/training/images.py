@@ -24,6 +24,7 @@ class ImageClassification:
     """Look at an image, predict its class."""
 
     words = IMAGES
+    longest: int | None = None
 
     def __init__(self, images: Images, training: TrainingConfig, tokens: int) -> None:
         """``tokens`` are those of an image: they decide how many are computed at once."""

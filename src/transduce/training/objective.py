@@ -48,6 +48,7 @@ class Objective(Protocol[ModelT_contra]):
     """Data and loss of one way to train, for models that offer what it takes."""
 
     words: Words
+    longest: int | None  # source, in tokens; of what turns one text into another
 
     def steps(self, epoch: int) -> list[list[Indices]]:
         """Which examples make up each step of an epoch, batch by batch: a function of the epoch alone."""
@@ -90,6 +91,7 @@ class SequenceToSequence:
     def __init__(self, pairs: Pairs, training: TrainingConfig, tokenizer: Tokenizer | None = None) -> None:
         self.pairs, self.training = pairs, training
         self.source_lengths, self.target_lengths = pairs.source.lengths, pairs.target.lengths
+        self.longest: int | None = int(self.source_lengths.max(initial=1))
         p = training.bpe_dropout
         anew = Resegmentation(pairs, tokenizer, p, training.seed) if p and tokenizer else None
         # Whoever asks how long a text has become will read it next.

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 
 from transduce.machine import lacks_announced_instructions
+from transduce.models.precision import require_bfloat16
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -17,7 +18,7 @@ def computing_in(precision: str, device: torch.device) -> AbstractContextManager
     """A context in which matrix products have this precision."""
     if precision == "bfloat16":
         if device.type == "cpu":
-            lacks_announced_instructions()
+            require_bfloat16()
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return nullcontext()
 

@@ -18,7 +18,7 @@ from transduce.training.precision import Precision, faster_precision
 from transduce.training.trainer import Trainer
 from transduce.training.validation import BLIND_BATCHES, Validation
 
-FEWEST, MOST = 5, 50  # steps
+FEWEST, MOST = 2, 50  # steps, and batches of a validation
 
 
 class _Nobody:
@@ -59,16 +59,22 @@ def probe(
     team: Team,
     seconds: float = 10.0,
 ) -> Probe:
-    """Take steps for some seconds, and time a part of a validation. Changes the model."""
+    """Take steps for some seconds, and time a part of a validation. Changes the model.
+
+    Of steps that take longer than that, only the first batches are computed.
+    """
     with tempfile.TemporaryDirectory() as folder:
         trial = Trainer(Path(folder), config, model, tokenizer, train, valid, _Nobody(), team)
         trial.module.train()
         steps = train.steps(epoch=0)
-        trial.step(steps[0])  # the first one warms up
-        trial.progress.tokens, taken, begin = 0, 0, time.perf_counter()
+        begin = time.perf_counter()
+        trial.step(steps[0][:1])  # the first one warms up
+        at_once = max(1, int(seconds / (time.perf_counter() - begin)))  # batches
+        trial.progress.tokens, taken, computed, begin = 0, 0, 0, time.perf_counter()
         while taken < FEWEST or (taken < MOST and time.perf_counter() - begin < seconds):
-            trial.step(steps[(taken + 1) % len(steps)])
-            taken += 1
+            batches = steps[(taken + 1) % len(steps)][:at_once]
+            trial.step(batches)
+            taken, computed = taken + 1, computed + len(batches)
         spent = time.perf_counter() - begin
         batches = [batch for step in valid.steps(epoch=0) for batch in step]
         begin = time.perf_counter()
@@ -80,7 +86,7 @@ def probe(
             blind = trial.module(valid, batches[0], 0, blind=True)
         passes = len(batches) + (min(BLIND_BATCHES, len(batches)) if blind else 0)
     return Probe(
-        seconds_a_step=spent / taken,
+        seconds_a_step=spent / computed * sum(map(len, steps)) / len(steps),
         seconds_a_validation=a_batch * passes,
         tokens_a_second=trial.progress.tokens / spent,
     )

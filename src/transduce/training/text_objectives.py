@@ -28,6 +28,7 @@ class _OneText:
     """Examples of one text each, in batches of like length; nothing to exchange for a blind loss."""
 
     words = PLAIN_TEXT
+    longest: int | None = None
 
     def __init__(self, texts: Sequences, training: TrainingConfig) -> None:
         self.texts, self.training = texts, training
@@ -117,6 +118,7 @@ class TextClasses(_OneText):
     """Tell the class of a text. Sources are texts, and each target is the number of a class."""
 
     words = CLASSES
+    longest: int | None = None
 
     def __init__(self, pairs: Pairs, training: TrainingConfig) -> None:
         super().__init__(pairs.source, training)

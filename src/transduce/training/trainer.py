@@ -334,7 +334,7 @@ class Trainer:
     def _write_model(self, name: str, weights: dict[str, Tensor]) -> None:
         if self.team.leads:
             model = artifact.assemble(self.model.config, self.model.vocabulary, weights)
-            artifact.save(model, self.folder / name, self.tokenizer)
+            artifact.save(model, self.folder / name, self.tokenizer, longest=self.train_data.longest)
 
     def _snapshot(self) -> Snapshot:
         """Every process must ask: each may hold only a shard."""
