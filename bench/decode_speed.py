@@ -4,7 +4,7 @@ Each engine has a process of its own; they take turns, so that all see the same 
 token ids come out: cutting text into tokens and joining them is left out for all. Scores are over |Y|^α
 everywhere, and each engine stops by its own rule. Three ways to batch: a sentence at a time, which gives the
 latency; 32 at a time, in the order of the text; all of them sorted by length, where each engine gets the
-batch size (and CTranslate2 the number of workers) that suits it best of those tried.
+batch size (and ours and CTranslate2 the number of workers) that suits it best of those tried.
 
 make bench-decode
 """
@@ -35,6 +35,7 @@ from transduce.data.corpus import AlignedFiles, Corpus
 from transduce.data.prepare import clean_lines
 from transduce.decoding.beam import beam_search
 from transduce.decoding.penalties import plain_penalty
+from transduce.decoding.side_by_side import side_by_side
 from transduce.errors import ConfigError
 from transduce.interop.ctranslate2 import export_ctranslate2
 from transduce.interop.marian import export_marian, marian_config
@@ -48,7 +49,7 @@ ALPHA = 0.6
 EXTRA = 50  # tokens that a target may be longer than its source
 TRIED = (512, 1024, 2048, 4096, 8192)  # source tokens of a batch, padding included, where all are sorted
 BEAMS = {"greedy": 1, "beam 4": 4}
-BATCHINGS = ("1", "32", "sorted")
+BATCHINGS = {"1": "a sentence at a time", "32": "32 at a time", "sorted": "sorted by length"}
 HOPELESS = 5  # times slower than float32: such bf16, as on CPUs without it, takes no part
 
 Tokens = list[int]
@@ -86,7 +87,7 @@ class Task:
             if found[-1] and (len(found[-1]) + 1) * len(self.sources[row]) > tokens:
                 found.append([])
             found[-1].append(row)
-        return found
+        return found[::-1]  # the longest first: no worker is left with them at the end
 
 
 def write_random(folder: Path, model: str, sentences: int) -> str:
@@ -175,16 +176,22 @@ class Transduce(Engine):
     def __init__(self, folder: Path, precision: str) -> None:
         keep_memory()  # as `transduce translate` does
         self.model = artifact.load(folder, precision=cast("Precision", precision))
+        self.workers = tuple(sorted({1, torch.get_num_threads()}))
 
     def decode(self, batches: list[list[Any]], limits: list[int], beam: int, workers: int) -> list[Any]:
-        found = []
-        for sources, limit in zip(batches, limits, strict=True):
-            tokens = padded(sources, self.model.vocabulary.pad)
-            limits_of = [limit] * len(sources)
-            found += beam_search(
-                self.model, tokens, limits_of, beam=beam, penalty=plain_penalty(ALPHA if beam > 1 else 0.0)
+        def find(task: tuple[list[Tokens], int]) -> list[Tokens]:
+            sources, limit = task
+            found = beam_search(
+                self.model,
+                padded(sources, self.model.vocabulary.pad),
+                [limit] * len(sources),
+                beam=beam,
+                penalty=plain_penalty(ALPHA if beam > 1 else 0.0),
             )
-        return [hypotheses[0].tokens for hypotheses in found]
+            return [hypotheses[0].tokens for hypotheses in found]
+
+        with side_by_side(find, most=workers) as all_of:  # its processes begin and end within the time
+            return [one for found in all_of(list(zip(batches, limits, strict=True))) for one in found]
 
 
 def padded(sources: list[Tokens], pad: int) -> torch.Tensor:
@@ -424,7 +431,7 @@ class Section:
         runners = {name: Runner(name, self.folder) for name in self.names}
         for runner in runners.values():
             runner.wait()
-        ratios = []
+        ratios: dict[str, list[str]] = {batching: [] for batching in BATCHINGS}
         for search, beam in BEAMS.items():
             questions = self.questions(runners, beam)
             for batching in BATCHINGS:
@@ -436,10 +443,10 @@ class Section:
                 }
                 speeds = race(runners, asked, self.args.rounds)
                 self.table(search, batching, speeds, asked)
-            ratios += self.ratios(search, speeds)  # of the last, sorted
+                ratios[batching] += self.ratios(search, batching, speeds)
         for runner in runners.values():
             runner.stop()
-        return ratios
+        return [line for lines in ratios.values() for line in lines]
 
     def questions(self, runners: dict[str, Runner], beam: int) -> dict[str, Question]:
         """The best way of each engine for all sentences; bf16 that takes forever is left out."""
@@ -450,7 +457,7 @@ class Section:
             both = runners[name], runners[name.replace("bfloat16", "float32")]
             slow, quick = (min(runner.ask(question).seconds for _ in range(2)) for runner in both)
             if slow > HOPELESS * quick:
-                print(f"  {name} takes no part: it is {slow / quick:.0f}× slower than float32")
+                print(f"  {name} takes no part: it is {slow / quick:.0f}× slower than float32", flush=True)
                 runners.pop(name).stop()
         return {
             name: best_batching(runner, beam, self.sentences["sorted"], tried)
@@ -458,8 +465,7 @@ class Section:
         }
 
     def table(self, search: str, batching: str, speeds: dict[str, Speed], asked: dict[str, Question]) -> None:
-        how = {"1": "a sentence at a time", "32": "32 at a time", "sorted": "sorted by length"}[batching]
-        print(f"\n  {self.label}, {search}, {how}, {self.sentences[batching]} sentences")
+        print(f"\n  {self.label}, {search}, {BATCHINGS[batching]}, {self.sentences[batching]} sentences")
         scored = bool(self.task.references) and batching == "sorted"
         print(
             f"    {'':<33}tokens/s  sentences/s  equal to ours"
@@ -486,14 +492,15 @@ class Section:
         lines = [tokenizer.decode(tokens) for tokens in targets]
         return float(sacrebleu.corpus_bleu(lines, [self.task.references]).score)
 
-    def ratios(self, search: str, speeds: dict[str, Speed]) -> list[str]:
+    def ratios(self, search: str, batching: str, speeds: dict[str, Speed]) -> list[str]:
         """Ours to theirs, each in its fastest precision."""
         best: dict[str, float] = {}
         for name, speed in speeds.items():
             engine = name.split(", ")[0]
             best[engine] = max(best.get(engine, 0), speed.tokens)
+        how = f"{self.label}, {search}" + ("" if batching == "sorted" else f", {BATCHINGS[batching]}")
         return [
-            f"ratio to {peer} ({self.label}, {search}): {best[OURS] / best[engine]:.2f}"
+            f"ratio to {peer} ({how}): {best[OURS] / best[engine]:.2f}"
             for peer, engine in ((f"best {CT2}", CT2), (MARIAN, MARIAN))
             if engine in best
         ]

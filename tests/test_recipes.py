@@ -1,10 +1,8 @@
 """The run files of the recipes are valid, and say what the paper or their source says."""
 
 import gzip
-import io
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,10 @@ from rich.console import Console
 from builders import random_words
 from transduce.config import preset, read_toml
 from transduce.training import decide
-from transduce.training import plan as planning
-from transduce.training.train import plan
+from transduce.training.distributed import Team
+from transduce.training.probe import probe
+from transduce.training.run import Run
+from transduce.training.train import Options
 from transduce.training.trainer import Trainer
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -52,15 +52,13 @@ def test_wmt14_can_be_planned_from_a_few_batches(name, tmp_path, monkeypatch):
         return real(trainer, batches)
 
     monkeypatch.setattr(Trainer, "compute_gradients", compute_gradients)
-    monkeypatch.setattr(planning, "probe", partial(planning.probe, seconds=0.0))
     monkeypatch.setattr(decide, "measure_precision", lambda *_: ("float32", "float32"))
-    shown = io.StringIO()
-    console = Console(file=shown, width=100)
-    found = plan(console, source=tmp_path / "a", target=tmp_path / "b", tokenizer="char", config=small)
-    planning.print_plan(found, console)
+    chosen = Options(source=tmp_path / "a", target=tmp_path / "b", tokenizer="char", config=small)
+    run = Run(tmp_path / "run", Console(quiet=True))
+    run.prepare(chosen.inputs(), chosen.wishes())
+    found = probe(*run.open(), Team(), seconds=0.0)
     assert computed == [1, 1, 1]
-    assert f"{config.training.steps:,} steps" in shown.getvalue()
-    batches_a_step = found.probe.seconds_a_step * found.probe.tokens_a_second / 62
+    batches_a_step = found.seconds_a_step * found.tokens_a_second / 62
     assert 3 < batches_a_step < 6  # however few of them were computed
 
 

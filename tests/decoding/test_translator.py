@@ -46,6 +46,23 @@ def test_neighbours_and_chunks_change_nothing():
     assert [next(translator().translate([line])).text for line in LINES] == together
 
 
+@pytest.mark.parametrize("sample", [False, True])
+def test_batches_side_by_side_change_nothing(monkeypatch, sample):
+    monkeypatch.setattr(module, "TOKENS", 16)  # a batch a line, or two
+    one_by_one = list(translator(sample=sample, nbest=2, align=True).translate(LINES))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        together = list(translator(sample=sample, nbest=2, align=True).translate(LINES))
+    finally:
+        torch.set_num_threads(before)
+    for one, other in zip(one_by_one, together, strict=True):
+        assert [each.ids for each in one.candidates] == [each.ids for each in other.candidates]
+        assert [each.alignment for each in one.candidates] == [each.alignment for each in other.candidates]
+        for each, twin in zip(one.candidates, other.candidates, strict=True):
+            assert each.score == pytest.approx(twin.score, abs=1e-5)
+
+
 def test_candidates_come_best_first_with_what_they_are_made_of():
     (found,) = translator(nbest=3).translate(["the fox"])
     scores = [one.score for one in found.candidates]

@@ -167,9 +167,9 @@ def test_a_search_that_cannot_be_shown(search):
 
 def test_a_search_that_finds_nothing():
     model, tokenizer = model_for(ENGLISH, GERMAN)
-    settings = SearchSettings(no_repeat_ngram=1)
+    settings = SearchSettings(no_repeat_ngram=1, min_length=400)
     with pytest.raises(DataError, match=r"^the search found nothing; ask less of it"):
-        inspect(Translator(model, tokenizer, settings, prefix="braune braune"), ENGLISH)
+        inspect(Translator(model, tokenizer, settings), ENGLISH)
 
 
 def test_the_public_translator_can_be_looked_into(tmp_path):

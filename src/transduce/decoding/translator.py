@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from transduce.decoding.hypotheses import Hypothesis, best_in_turn
 from transduce.decoding.pieces import Piece, Pieces
 from transduce.decoding.sampling import sample
 from transduce.decoding.settings import SearchSettings
+from transduce.decoding.side_by_side import side_by_side
 from transduce.decoding.trace import Trace
 from transduce.decoding.translation import Candidate, Translation, joined
 from transduce.errors import ConfigError, DataError, TransduceError
@@ -32,6 +33,8 @@ from transduce.models.protocol import Precision, SequenceModel
 
 LINES = 2000  # that are sorted by length at a time
 TOKENS = 2048  # in a batch: sentences × the longest
+Found: TypeAlias = list[tuple[Hypothesis, list[int] | None]]  # targets of a piece, and their alignments
+Finder: TypeAlias = Callable[[Sequence[list[Piece]]], list[list[Found]]]  # batches in, what was found out
 TranslatorT = TypeVar("TranslatorT", bound="Translator")
 
 
@@ -87,9 +90,10 @@ class Translator:
 
         What is drawn at random for a line depends on the seed and on its number, counted from ``first``.
         """
-        for chunk in _chunks(lines, ahead):
-            yield from self._translate_chunk(chunk, first)
-            first += len(chunk)
+        with side_by_side(self._find, most=None if self.model.device.type == "cpu" else 1) as find:
+            for chunk in _chunks(lines, ahead):
+                yield from self._translate_chunk(chunk, first, find)
+                first += len(chunk)
 
     def search(self, line: str, trace: Trace) -> list[Hypothesis]:
         """All that is found for one line, which the model can read as a whole; ``trace`` receives the way."""
@@ -99,10 +103,10 @@ class Translator:
         (found,) = self._search([piece], self._padded([piece.ids]), self.settings.width, trace)
         return found
 
-    def _translate_chunk(self, lines: list[str], first: int) -> list[Translation]:
+    def _translate_chunk(self, lines: list[str], first: int, find: Finder) -> list[Translation]:
         """What cannot be read as a whole is translated piece by piece."""
         pieces = self._pieces.of(lines, first)
-        flat = iter(self._translate_pieces([piece for several in pieces for piece in several]))
+        flat = iter(self._translate_pieces([piece for several in pieces for piece in several], find))
         parts = [[next(flat) for _ in several] for several in pieces]
         return [
             several[0] if len(several) == 1 else joined(line, several)
@@ -116,35 +120,27 @@ class Translator:
             whose, most = "the model's training sources of up to", self.longest
         return Pieces(self.tokenizer, most, whose, too_long == "cut", self.prefix, self.glossary, self.warn)
 
-    def _translate_pieces(self, pieces: list[Piece]) -> list[Translation]:
-        found = [Translation(piece.text, []) for piece in pieces]
+    def _translate_pieces(self, pieces: list[Piece], find: Finder) -> list[Translation]:
+        translations = [Translation(piece.text, []) for piece in pieces]
         # The more phrases, the wider the beam: those with as many go together. Of nothing but white space,
         # only ``eos`` is left.
         lengths: defaultdict[int, dict[int, int]] = defaultdict(dict)
         for row, piece in enumerate(pieces):
             if len(piece.ids) > 1:
                 lengths[len(piece.phrases)][row] = len(piece.ids)
-        for alike in lengths.values():
-            for rows in batches_by_length(alike, TOKENS):
-                translations = self._translate_batch([pieces[row] for row in rows])
-                for row, translation in zip(rows, translations, strict=True):
-                    found[row] = translation
-        return found
+        batches = [rows for alike in lengths.values() for rows in batches_by_length(alike, TOKENS)]
+        batches.reverse()  # the longest first: no process is left with them at the end
+        results = find([[pieces[row] for row in rows] for rows in batches])
+        for rows, found in zip(batches, results, strict=True):
+            for row, one in zip(rows, found, strict=True):
+                translations[row] = self._read(pieces[row], one)
+        return translations
 
-    def _translate_batch(self, pieces: list[Piece]) -> list[Translation]:
+    def _find(self, pieces: list[Piece]) -> list[Found]:
         source = self._padded([piece.ids for piece in pieces])
         found = self._search(pieces, source, self.settings.nbest)
-        for piece, hypotheses in zip(pieces, found, strict=True):
-            self._check(piece, hypotheses)
         alignments = iter(self._alignments(source, found) if self.align else ())
-        return [
-            Translation(
-                piece.text,
-                [self._read(one, next(alignments, None)) for one in hypotheses],
-                readable(self.tokenizer.source, piece.ids),
-            )
-            for piece, hypotheses in zip(pieces, found, strict=True)
-        ]
+        return [[(one, next(alignments, None)) for one in hypotheses] for hypotheses in found]
 
     def _search(
         self, pieces: list[Piece], source: Tensor, count: int, trace: Trace | None = None
@@ -180,15 +176,30 @@ class Translator:
         by_piece = [found[begin : begin + groups] for begin in range(0, len(found), groups)]
         return [best_in_turn(several, count) for several in by_piece]
 
-    def _check(self, piece: Piece, found: list[Hypothesis]) -> None:
-        """Say so if a target could not be what it must be."""
+    def _read(self, piece: Piece, found: Found) -> Translation:
+        """As text; says so if a target could not be what it must be."""
         if not found:
             self.warn(f"the rules leave nothing to say of {piece.text[:60]!r} ...: its translation is empty")
-        elif not piece.is_met_by(found[0].tokens) or len(found[0].tokens) < self.settings.min_length:
+        elif not self._is_met(piece, found[0][0].tokens):
             self.warn(
                 f"not all that must be in the translation of {piece.text[:60]!r} ... is there: "
                 "it is too long for the model, or other rules forbid it"
             )
+        candidates = [
+            Candidate(
+                self.tokenizer.decode(one.tokens),
+                one.score,
+                readable(self.tokenizer.target, one.tokens),
+                one.log_probabilities,
+                one.tokens,
+                alignment,
+            )
+            for one, alignment in found
+        ]
+        return Translation(piece.text, candidates, readable(self.tokenizer.source, piece.ids))
+
+    def _is_met(self, piece: Piece, said: list[int]) -> bool:
+        return piece.is_met_by(said) and len(said) >= self.settings.min_length
 
     def _padded(self, sentences: Sequence[Sequence[int]]) -> Tensor:
         return torch.nn.utils.rnn.pad_sequence(
@@ -224,16 +235,6 @@ class Translator:
         targets = [one.tokens for hypotheses in found for one in hypotheses]
         for each in self._attention(source[rows], targets):
             yield each.argmax(dim=-1).tolist()
-
-    def _read(self, hypothesis: Hypothesis, alignment: list[int] | None) -> Candidate:
-        return Candidate(
-            self.tokenizer.decode(hypothesis.tokens),
-            hypothesis.score,
-            readable(self.tokenizer.target, hypothesis.tokens),
-            hypothesis.log_probabilities,
-            hypothesis.tokens,
-            alignment,
-        )
 
 
 def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
