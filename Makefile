@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# A process a core, each with one thread; the tests of a file stay together.
-PYTEST  = OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile
+# A process a core, each with one thread; the tests of a file stay together, and those files with the fewest
+# tests, which take longest, do not come last.
+PYTEST  = OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # The pins are for Python 3.11; other versions get this torch and what else fits them.
 PINS    = $(if $(findstring 3.11.,$(shell $(PYTHON) -V 2>&1)),-c constraints.txt,torch==2.13.0)
 
