@@ -1,7 +1,5 @@
 """BERT: the Transformer's encoder without a decoder, which reads in both directions (Devlin et al., 2019)."""
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -9,16 +7,13 @@ from torch.nn import functional as F
 from transduce.config import BertConfig, Vocabulary
 from transduce.errors import ConfigError
 from transduce.models.protocol import Model
-from transduce.nn.attention import SelfAttention
+from transduce.models.stack import stack
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
-from transduce.nn.encoder import Encoder, EncoderLayer
-from transduce.nn.feed_forward import FeedForward
 from transduce.nn.heads import MaskedTokenHead, Pooler
 from transduce.nn.linear import Linear
 from transduce.nn.masks import padding_mask
 from transduce.nn.positional import LearnedPositions
-from transduce.nn.residual import Residual
 
 
 class Bert(Model):
@@ -42,7 +37,7 @@ class Bert(Model):
         self.segments = Embedding(config.segments, width, scaled=False)
         self.norm = nn.LayerNorm(width, eps=eps)
         self.dropout = Dropout(config.dropout)
-        self.encoder = _encoder(config)
+        self.encoder = stack(config)
         self.masked_head = MaskedTokenHead(vocabulary.source, width, eps=eps) if config.masked_head else None
         self.pooler = Pooler(width) if config.pooler else None
         self.classifier = Linear(width, len(config.classes)) if config.classes else None
@@ -92,21 +87,3 @@ class Bert(Model):
     def max_length(self) -> int | None:
         """The longest text it can read, [CLS] and [SEP] included."""
         return self.config.max_length
-
-
-def _encoder(config: BertConfig) -> Encoder:
-    width, eps = config.d_model, config.norm_epsilon
-    residual = partial(Residual, width, norm=config.norm, dropout=config.dropout, eps=eps)
-    return Encoder(
-        [
-            EncoderLayer(
-                SelfAttention(width, config.heads, dropout=config.attention_dropout),
-                FeedForward(
-                    width, config.d_ff, activation=config.activation, dropout=config.activation_dropout
-                ),
-                residual,
-            )
-            for _ in range(config.layers)
-        ],
-        nn.LayerNorm(width, eps=eps) if config.norm == "pre" else None,
-    )

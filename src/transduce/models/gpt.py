@@ -4,22 +4,18 @@ Its layer is the encoder's, with a causal mask: pre-norm (post-norm, as in 2018,
 positions, one matrix for tokens in and out.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from transduce.config import GptConfig, Vocabulary
 from transduce.models.protocol import AttentionWeights, Model
-from transduce.nn.attention import SelfAttention
+from transduce.models.stack import stack
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
-from transduce.nn.encoder import Encoder, EncoderLayer
-from transduce.nn.feed_forward import FeedForward
 from transduce.nn.masks import causal_mask
 from transduce.nn.positional import LearnedPositions
-from transduce.nn.residual import Residual
 from transduce.nn.state import KeyValue, KeyValueCache, TextState
 
 
@@ -49,7 +45,7 @@ class Gpt(Model):
         self.output = Embedding(vocabulary.target, config.d_model, scaled=False)  # and input
         self.positions = LearnedPositions(config.max_length, config.d_model)
         self.dropout = Dropout(config.dropout)
-        self.decoder = _decoder(config)
+        self.decoder = stack(config)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(batch, length) → logits of each next token, (batch, length, vocabulary)."""
@@ -127,21 +123,3 @@ class Gpt(Model):
     def max_length(self) -> int | None:
         """The context: prompt and continuation together are no longer."""
         return self.config.max_length
-
-
-def _decoder(config: GptConfig) -> Encoder:
-    width, eps = config.d_model, config.norm_epsilon
-    residual = partial(Residual, width, norm=config.norm, dropout=config.dropout, eps=eps)
-    return Encoder(
-        [
-            EncoderLayer(
-                SelfAttention(width, config.heads, dropout=config.attention_dropout),
-                FeedForward(
-                    width, config.d_ff, activation=config.activation, dropout=config.activation_dropout
-                ),
-                residual,
-            )
-            for _ in range(config.layers)
-        ],
-        nn.LayerNorm(width, eps=eps) if config.norm == "pre" else None,
-    )

@@ -1,6 +1,5 @@
 """The Vision Transformer (Dosovitskiy et al., 2021): the paper's encoder over the patches of an image."""
 
-from functools import partial
 from typing import Literal
 
 import torch
@@ -9,13 +8,10 @@ from torch import Tensor, nn
 from transduce.config import ViTConfig
 from transduce.errors import ConfigError
 from transduce.models.protocol import Model
-from transduce.nn.attention import SelfAttention
+from transduce.models.stack import stack
 from transduce.nn.dropout import Dropout
-from transduce.nn.encoder import Encoder, EncoderLayer
-from transduce.nn.feed_forward import FeedForward
 from transduce.nn.linear import Linear
 from transduce.nn.positional import GridPositions, LearnedPositions
-from transduce.nn.residual import Residual
 
 NEEDED: tuple[Literal["image_size", "patch_size", "channels", "classes"], ...] = (
     "image_size",
@@ -49,7 +45,7 @@ class ViT(Model):
             else GridPositions(rows, columns, width)
         )
         self.dropout = Dropout(config.dropout)
-        self.encoder = _encoder(config)
+        self.encoder = stack(config)
         self.norm = nn.LayerNorm(width, eps=config.norm_epsilon)
         self.head = Linear(width, len(config.class_names))
 
@@ -96,24 +92,3 @@ def patches(images: Tensor, side: int) -> Tensor:
     batch, height, width, channels = images.shape
     cut = images.view(batch, height // side, side, width // side, side, channels)
     return cut.transpose(2, 3).reshape(batch, -1, side * side * channels)
-
-
-def _encoder(config: ViTConfig) -> Encoder:
-    """The head brings the norm that ends a stack of pre-norm layers."""
-    width = config.d_model
-    residual = partial(Residual, width, norm=config.norm, dropout=config.dropout, eps=config.norm_epsilon)
-    return Encoder(
-        EncoderLayer(
-            SelfAttention(
-                width,
-                config.heads,
-                d_k=config.d_k,
-                d_v=config.d_v,
-                dropout=config.attention_dropout,
-                qkv_bias=config.qkv_bias,
-            ),
-            FeedForward(width, config.d_ff, activation=config.activation, dropout=config.activation_dropout),
-            residual,
-        )
-        for _ in range(config.layers)
-    )
