@@ -13,6 +13,7 @@ from builders import small_config, small_model
 from transduce import machine
 from transduce.data.tokenizer import train
 from transduce.errors import ConfigError
+from transduce.models import precision
 from transduce.models.build import build
 from transduce.models.precision import in_precision
 from transduce.nn import int8
@@ -69,6 +70,23 @@ def test_instructions_that_work_are_used(asked_anew, monkeypatch):
     assert "ONEDNN_MAX_CPU_ISA" not in os.environ
 
 
+def test_an_interruption_while_forking_is_not_lost():
+    program = (
+        "import os, signal\n"
+        "from transduce.machine import holding_signals\n"
+        "os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+        "try:\n"
+        "    with holding_signals():\n"
+        "        copy = os.fork()\n"
+        "        copy or os._exit(0)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('heard')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert done.stdout == "heard\n"
+    assert "Exception ignored" not in done.stderr
+
+
 def test_a_trial_that_hangs_or_fails_is_no_success(asked_anew, monkeypatch):
     monkeypatch.setattr(machine, "_TOO_LONG", 1)
     assert machine._ends_a_copy(lambda: time.sleep(60))
@@ -84,10 +102,12 @@ def test_where_it_was_too_late_bfloat16_is_refused_and_the_library_left_out(aske
     seen = []
     real = int8._pack
     monkeypatch.setattr(int8, "_pack", lambda *args: seen.append(args[2]) or real(*args))
-    int8._fastest_engine.cache_clear()
-    in_precision(small_model(), "int8")
+    in_precision(small_model(d_ff=64), "int8")
     assert seen
     assert "onednn" not in seen
+    monkeypatch.setattr(precision, "uses_lacking_instructions", lambda: False)
+    in_precision(small_model(d_ff=64), "int8")
+    assert "onednn" in seen
 
 
 # Nothing here has asked before the first product, as the tests' own process has.

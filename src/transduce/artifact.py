@@ -83,7 +83,8 @@ def save(
             (new / WEIGHTS).chmod((new / CONFIG).stat().st_mode)
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        remedy = "check the space and your rights there (an older model in it is still whole)"
+        older = " (the older model in it is still whole)" if (folder / WEIGHTS).exists() else ""
+        remedy = f"check the space and your rights there{older}"
         raise ArtifactError(f"cannot write {folder}: {reason}", remedy) from error
 
 
@@ -159,6 +160,9 @@ def read_header(folder: Path) -> Header:
     try:
         readable = _parse(path.read_text(encoding="utf-8-sig"), path)
     except FileNotFoundError:
+        if folder.parent.name == "checkpoints":
+            remedy = f"give a model folder, such as {folder.parent.parent / 'final'}"
+            raise ArtifactError(f"{folder} is a checkpoint", remedy) from None
         if (folder / WEIGHTS).exists():  # a first save that was cut off before its last file
             return _stored_header(folder / WEIGHTS)
         final = folder / "final"  # of a run

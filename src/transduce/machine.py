@@ -6,8 +6,8 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def _bfloat16_product() -> None:
 
 def _ends_a_copy(trial: Callable[[], None]) -> bool:
     """Whether a copy of this process, with all that it has set up so far, does not survive this."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), holding_signals():
         warnings.simplefilter("ignore", DeprecationWarning)  # about copies that lack the other threads
         copy = os.fork()
     if copy == 0:
@@ -67,6 +67,16 @@ def _ends_a_copy(trial: Callable[[], None]) -> bool:
         finally:
             os._exit(failed)
     return os.waitpid(copy, 0)[1] != 0
+
+
+@contextmanager
+def holding_signals() -> Iterator[None]:
+    """Interruptions wait until the end of this: Python drops those that come while it forks."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def announces(feature: str) -> bool:

@@ -21,6 +21,7 @@ from transduce.data.corpus import (
     lines_of_input,
     open_binary,
 )
+from transduce.errors import DataError
 
 # No line feed; no CR at the end, where it would be half a line end; no byte order mark.
 line_texts = st.text(st.characters(exclude_characters="\n\ufeff", exclude_categories=["Cs"])).filter(
@@ -282,3 +283,10 @@ def test_standard_input_is_read_as_a_file_is(tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(text)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
     assert list(lines_of_input()) == list(lines_of(tmp_path / "file")) == [b"one", b"", b"two \r"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_text_of_sixteen_bits_is_named(tmp_path, encoding):
+    (tmp_path / "a").write_bytes("\ufeffa cat\na dog\n".encode(encoding))
+    with pytest.raises(DataError, match=r"a is UTF-16; convert it: iconv -f UTF-16 -t UTF-8"):
+        list(lines_of(tmp_path / "a"))

@@ -282,7 +282,8 @@ def test_an_alignment_is_what_the_model_attends_to():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"beam": 0}, "beam is 0, but must be at least 1"),
+        ({"beam": 0}, "beam is 0, but must be from 1 to 1000"),
+        ({"beam": 100_000}, "beam is 100000, but must be from 1 to 1000"),
         ({"top_k": 3}, "add --sample"),
         ({"sample": True, "temperature": 0}, "temperature is 0, but must be from 0.001 to 1000"),
         ({"sample": True, "temperature": 1e-40}, "temperature is 1e-40, but must be from 0.001 to 1000"),

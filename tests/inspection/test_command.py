@@ -75,6 +75,12 @@ def test_a_recurrent_network(folder, attention):
         ),
         (["hello", "--json", "x"], "--json goes with --corpus, not with a sentence; leave it out"),
         (["hello", "--layer", "1"], "--layer is for the picture; add --png FILE"),
+        (["the fox", "--out", "en"], "en is there already, and is no page; choose another file"),
+        (["the fox", "--png", "de"], "de is there already, and is no picture; choose another file"),
+        (
+            ["--corpus", "en", "de", "--json", "de"],
+            "de is both what is read and what is written; choose another --json",
+        ),
         (["the fox", "--png", "x.png", "--layer", "9"], "there is no layer 9; choose one of 1 to 2"),
     ],
 )
@@ -83,6 +89,12 @@ def test_combinations_that_make_no_sense(folder, arguments, said):
         run("model", *arguments)
     assert str(caught.value) == said
     assert not list(folder.glob("*.html"))
+
+
+def test_a_page_is_written_over(folder):
+    run("model", ENGLISH, "--beam", "2")
+    run("model", "the fox", "--beam", "2")
+    assert ENGLISH not in (folder / "inspection.html").read_text(encoding="utf-8")
 
 
 def test_no_model(folder):

@@ -10,6 +10,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from builders import shaken
 from inside import run
 from transduce import artifact
+from transduce.errors import ArtifactError
+from transduce.interop.folders import import_folder
 
 transformers = pytest.importorskip("transformers")
 
@@ -123,3 +125,9 @@ def test_what_cannot_be_imported(gpt2, bert, tmp_path):
 
 def test_help_has_an_example():
     assert "Example: transduce import" in run("import", "--help").stdout
+
+
+def test_a_model_folder_of_ours_is_not_imported(gpt2, tmp_path):
+    run("import", gpt2[0], "--out", tmp_path / "model")
+    with pytest.raises(ArtifactError, match="is a model folder of transduce already; use it as it is"):
+        import_folder(tmp_path / "model", tmp_path / "again")

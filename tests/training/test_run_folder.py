@@ -1,6 +1,7 @@
 """What is the same for every kind of run."""
 
 import io
+import shutil
 
 import pytest
 from rich.console import Console
@@ -8,7 +9,7 @@ from rich.console import Console
 import transduce
 from builders import random_words, small_config
 from transduce.config import GptConfig, RunConfig, TrainingConfig, read_toml
-from transduce.errors import TrainingError
+from transduce.errors import ArtifactError, TrainingError
 from transduce.training.distributed import Team
 from transduce.training.lock import alone_in
 from transduce.training.run import Run
@@ -37,6 +38,17 @@ def test_a_refused_command_changes_nothing(tmp_path, files):
     with alone_in(tmp_path / "run"), pytest.raises(TrainingError, match="another process is training in"):
         transduce.train(tmp_path / "run", resume=True, steps=99, console=Console(quiet=True))
     assert (tmp_path / "run" / "run.toml").read_text() == before
+
+
+def test_a_finished_run_without_checkpoints_is_not_begun_anew(tmp_path, files):
+    config = RunConfig(model=small_config(), training=QUICK)
+    transduce.train(tmp_path / "run", config=config, console=Console(quiet=True), **files)
+    step = next((tmp_path / "run" / "checkpoints").glob("step-*"))
+    with pytest.raises(ArtifactError, match=r"is a checkpoint; give a model folder, such as .*final"):
+        transduce.load(step)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with pytest.raises(TrainingError, match=r"whose checkpoints are gone.*--from .*final"):
+        transduce.train(tmp_path / "run", resume=True, steps=4, console=Console(quiet=True))
 
 
 def test_a_run_goes_on_with_the_command_that_began_it(tmp_path, words, files):

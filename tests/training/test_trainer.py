@@ -546,7 +546,7 @@ def test_nothing_but_damaged_checkpoints_ends_the_run(tmp_path, pairs):
     run = trainer(tmp_path, pairs, keep=1)
     run.run()
     damage(checkpoint.list_checkpoints(run.folder / "checkpoints")[-1])
-    with pytest.raises(CheckpointError, match=r"every checkpoint in .* is damaged; remove that folder"):
+    with pytest.raises(CheckpointError, match=r"every checkpoint in .* is damaged; start a new run"):
         trainer(tmp_path, pairs).resume()
 
 

@@ -22,6 +22,7 @@ from transduce.errors import DataError
 CHUNK = 20_000  # pairs
 MOST_BYTES = 4_000_000  # of a chunk, however long its lines are
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # its marks, which are never UTF-8
 
 
 class Chunk(NamedTuple):
@@ -192,6 +193,8 @@ def lines_of(path: Path) -> Iterator[bytes]:
     """The lines of a file, without their ends and without a byte order mark."""
     with open_binary(path) as file, readable(path):
         first = file.readline().removeprefix(_BYTE_ORDER_MARK)
+        if first.startswith(_UTF_16):
+            raise DataError(f"{path} is UTF-16", "convert it: iconv -f UTF-16 -t UTF-8")
         for line in chain([first] if first else [], file):
             yield line.rstrip(b"\r\n") if line.endswith(b"\n") else line
 

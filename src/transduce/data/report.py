@@ -10,6 +10,9 @@ from transduce.data.doctor import Finding, Report
 
 def print_report(report: Report, console: Console) -> None:
     """A table of what was found, with examples and a remedy for each."""
+    if not report.pairs and not report.findings:
+        console.print("there are no lines in the files: give files with text", highlight=False)
+        return
     if not report.findings:
         console.print(f"{report.pairs:,} pairs, nothing to complain about", highlight=False)
         return

@@ -37,7 +37,7 @@ class SearchSettings:
 
     def __post_init__(self) -> None:
         for name in ("beam", "nbest", "diverse_groups"):
-            self._require(getattr(self, name) >= 1, name, "must be at least 1")
+            self._require(1 <= getattr(self, name) <= 1000, name, "must be from 1 to 1000")
         for name in (
             "extra_length",
             "min_length",

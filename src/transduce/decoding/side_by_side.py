@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 from transduce.errors import TransduceError
+from transduce.machine import holding_signals
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -42,7 +43,9 @@ def side_by_side(
             if len(tasks) < 2:
                 return [work(task) for task in tasks]
             try:
-                return list(pool.map(_call, tasks))
+                with holding_signals():
+                    results = pool.map(_call, tasks)  # the processes begin here
+                return list(results)
             except BrokenProcessPool as error:
                 raise TransduceError(
                     "a process was ended from outside, perhaps for want of memory",
@@ -56,6 +59,7 @@ def _begin(work: Callable[[Any], Any]) -> None:
     global _work  # noqa: PLW0603 (there is one for each process)
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no last words when the user interrupts
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     torch.set_num_threads(1)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from transduce import artifact
+from transduce.data.corpus import is_one_file
 from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError
 from transduce.inspection.capture import inspect as inspect_sentence
@@ -35,6 +36,8 @@ def inspect(
         raise ConfigError("both a sentence and --corpus were given", "give one of them")
     if corpus:
         _refuse(of_sentence, "goes with a sentence, not with --corpus")
+        if json and any(is_one_file(json, path) for path in corpus):
+            raise ConfigError(f"{json} is both what is read and what is written", "choose another --json")
         yield from _inspect_heads(model, *corpus, limit or 200, json)
         return
     if sentence is None:
@@ -42,10 +45,13 @@ def inspect(
     _refuse(of_corpus, "goes with --corpus, not with a sentence")
     if layer is not None and png is None:
         raise ConfigError("--layer is for the picture", "add --png FILE")
+    page = out or (None if png else PAGE)
+    _keep(page, b"<!DOCTYPE html>", "page")
+    _keep(png, b"\x89PNG", "picture")
     found = inspect_sentence(Translator.load(model, beam=beam or 4), sentence, target)
-    if out or not png:
-        found.save(out or PAGE)
-        yield out or PAGE
+    if page:
+        found.save(page)
+        yield page
     if png:
         write_heat_map(found, png, layer, warn=Console(stderr=True).print)
         yield png
@@ -64,6 +70,16 @@ def _inspect_heads(model: Path, source: Path, target: Path, limit: int, json: Pa
     if json:
         write_json(found, json)
         yield json
+
+
+def _keep(path: Path | None, begins: bytes, kind: str) -> None:
+    """Only what looks like something of this kind is written over."""
+    if path is None or not path.is_file():
+        return
+    with path.open("rb") as file:
+        there = file.read(len(begins))
+    if there and there != begins:
+        raise ConfigError(f"{path} is there already, and is no {kind}", "choose another file")
 
 
 def _refuse(options: Mapping[str, object], why: str) -> None:

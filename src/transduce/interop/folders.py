@@ -18,7 +18,10 @@ _KINDS: dict[str, Callable[[Path], Bert | Gpt]] = {"bert": load_bert, "gpt2": lo
 def import_folder(folder: str | Path, out: str | Path) -> Bert | Gpt:
     """Read what ``save_pretrained`` wrote, of the kinds that we know, and write a model folder."""
     folder = Path(folder).expanduser()
-    kind = read_fields(folder).get("model_type")
+    fields = read_fields(folder)
+    if "transduce" in fields:
+        raise ArtifactError(f"{folder} is a model folder of transduce already", "use it as it is")
+    kind = fields.get("model_type")
     if kind not in _KINDS:
         raise ArtifactError(f"{folder} holds a model of type {kind!r}", f"known: {', '.join(_KINDS)}")
     tokenizer = _tokenizer(folder)

@@ -129,9 +129,13 @@ def newest(folder: Path, complain: Callable[[str], None]) -> Path | None:
     for path in reversed(found):
         if is_whole(path):
             return path
-        complain(f"{path} is damaged: going on from the checkpoint before it")
+        if path != found[0]:
+            complain(f"{path} is damaged: going on from the checkpoint before it")
     if found:
-        raise CheckpointError(f"every checkpoint in {folder} is damaged", "remove that folder to start anew")
+        raise CheckpointError(
+            f"every checkpoint in {folder} is damaged",
+            f"start a new run from {folder.parent / 'best'} with --from",
+        )
     return None
 
 

@@ -67,6 +67,15 @@ class RunFolder(ABC):
         found = checkpoint.list_checkpoints(self.folder / "checkpoints")
         return int(found[-1].name.removeprefix("step-")) if found else 0
 
+    def _check_checkpoints(self) -> None:
+        """A finished run without checkpoints would begin anew, and write over its own models."""
+        final = self.folder / "final"
+        if final.exists() and not checkpoint.list_checkpoints(self.folder / "checkpoints"):
+            raise TrainingError(
+                f"{self.folder} holds a finished run whose checkpoints are gone: it cannot go on",
+                f"choose another --out, with --from {final} to start where it ended",
+            )
+
     def check_place(self) -> None:
         """No run and nothing of somebody else's may be there; a preparation that was cut off may."""
         if self.is_prepared:
@@ -98,6 +107,8 @@ class RunFolder(ABC):
         Says how it went, and gives whether the run is finished.
         """
         going_on = resume and self.is_prepared
+        if going_on and self.team.leads:
+            self._check_checkpoints()
         if going_on:
             self._say(f"going on as {self.folder / 'run.toml'} says; of other options only steps count")
         elif self.team.leads:
