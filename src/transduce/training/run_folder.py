@@ -107,9 +107,8 @@ class RunFolder(ABC):
         Says how it went, and gives whether the run is finished.
         """
         going_on = resume and self.is_prepared
-        if going_on and self.team.leads:
-            self._check_checkpoints()
         if going_on:
+            self._check_checkpoints()
             self._say(f"going on as {self.folder / 'run.toml'} says; of other options only steps count")
         elif self.team.leads:
             prepare()
