@@ -239,6 +239,13 @@ def test_truncated_weights(folder, kept):
     assert "model.safetensors is damaged" in refused(folder)
 
 
+def test_weights_that_are_no_numbers(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-8] + b"\xff" * 8)
+    with pytest.raises(ArtifactError, match=r"model.safetensors is damaged: some of .* are no numbers; copy"):
+        artifact.load(folder)
+
+
 def test_missing_weights(folder):
     (folder / "model.safetensors").unlink()
     assert "has no model.safetensors" in refused(folder)

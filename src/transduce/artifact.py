@@ -147,6 +147,12 @@ def assemble(config: ModelConfig, vocabulary: Vocabulary | None, weights: dict[s
     return model.eval()
 
 
+def is_part_of_a_model(path: Path) -> bool:
+    """Whether a file is one of those that a model folder consists of."""
+    path = path.expanduser().resolve()
+    return path.name in {CONFIG, WEIGHTS, JOINT, SOURCE, TARGET} and (path.parent / WEIGHTS).exists()
+
+
 def load_tokenizer(folder: str | Path) -> Tokenizer:
     """The tokenizer of a model folder."""
     return Tokenizer.load(Path(folder).expanduser())
@@ -327,7 +333,12 @@ def _read_weights(path: Path, expected: dict[str, tuple[int, ...]]) -> dict[str,
                 f"{path} holds {' and '.join(kinds)} numbers", "give weights in one floating type"
             )
         # Copies: the file stays mapped into memory otherwise, and a change to it would reach the model.
-        return {name: tensor.clone() for name, tensor in load_file(path).items()}
+        weights = {name: tensor.clone() for name, tensor in load_file(path).items()}
+    for name, weight in weights.items():
+        if not weight.isfinite().all():
+            problem = f"{path} is damaged: some of {name} are no numbers"
+            raise ArtifactError(problem, "copy the model folder again")
+    return weights
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from transduce.data.corpus import (
     Corpus,
     JsonLines,
     Tsv,
+    decoded,
     has_byte_order_mark,
     lines_of,
     lines_of_input,
@@ -290,3 +291,23 @@ def test_text_of_sixteen_bits_is_named(tmp_path, encoding):
     (tmp_path / "a").write_bytes("\ufeffa cat\na dog\n".encode(encoding))
     with pytest.raises(DataError, match=r"a is UTF-16; convert it: iconv -f UTF-16 -t UTF-8"):
         list(lines_of(tmp_path / "a"))
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ("\ufeffa cat\n".encode("utf-16-le"), "standard input is UTF-16"),
+        (gzip.compress(b"a cat\n"), "standard input is packed"),
+        ("a cat\n".encode("utf-16-le"), "standard input, line 1: a zero at byte 2; text has none"),
+    ],
+)
+def test_what_is_sent_must_be_text(sent, said, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(sent)))
+    with pytest.raises(DataError, match=said):
+        list(decoded(lines_of_input(), "standard input"))
+
+
+def test_standard_input_may_be_closed(monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(DataError, match="standard input is closed"):
+        next(lines_of_input())

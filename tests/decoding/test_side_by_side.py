@@ -1,5 +1,8 @@
+import multiprocessing
 import os
 import signal
+import threading
+import time
 
 import pytest
 import torch
@@ -48,6 +51,35 @@ def test_an_error_of_one_is_everyones(threads):
 
     with side_by_side(work) as all_of, pytest.raises(DataError, match="line 2 is broken; mend it"):
         all_of([0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("threads", [2], indirect=True)
+def test_an_interruption_ends_it_without_a_word(threads, capfd):
+    begun = multiprocessing.get_context("fork").Event()
+
+    def work(task):
+        begun.set()
+        time.sleep(60)
+
+    def interrupt():
+        begun.wait()
+        os.killpg(0, signal.SIGINT)  # as Ctrl-C does: to all of them
+
+    group = os.fork()
+    if group == 0:  # a group of its own: the tests go on
+        os.setpgid(0, 0)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        threading.Thread(target=interrupt).start()
+        code = 1
+        try:
+            with side_by_side(work) as all_of:
+                all_of([0, 1, 2, 3])
+        except KeyboardInterrupt:
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(group, 0)[1] == 0
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("threads", [2], indirect=True)

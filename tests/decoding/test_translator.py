@@ -146,9 +146,11 @@ def test_a_line_in_pieces_has_no_picture():
     assert shown.getvalue().count("</s>") == 1  # of the second line
 
 
-def test_what_is_typed_must_be_utf8():
-    with pytest.raises(DataError, match="standard input is not UTF-8"):
-        converse(translator(), iter_lines("A man\udcff"), Console(file=io.StringIO()))
+def test_what_is_typed_and_not_utf8_is_passed_over():
+    shown = io.StringIO()
+    converse(translator(), iter_lines("A man\udcff", "fox"), Console(file=shown, width=200))
+    assert shown.getvalue().count("that is not UTF-8") == 1
+    assert shown.getvalue().count("</s>") == 1  # of the second line
 
 
 def test_what_must_be_said_is_said_once_in_a_line_of_pieces():

@@ -81,6 +81,8 @@ def test_a_stream_is_translated_as_it_comes(folder):
     [
         (["--top-k", 3], "temperature, top_k and top_p are for drawing at random; add --sample"),
         (["--beam", 0], "beam"),
+        (["--diversity", 0.7], "diversity is for groups; add --diverse-groups"),
+        (["--constraint", " "], "a constraint has no words"),
         (["--input", "nowhere"], "cannot read nowhere"),
         (["--glossary", "nowhere"], "cannot read nowhere"),
         (["--precision", "int4"], "int4"),
@@ -99,6 +101,33 @@ def test_a_file_is_not_its_own_translation(folder):
     done = run("translate", folder / "model", "--input", folder / "in", "--output", folder / "in")
     assert (done.returncode, "choose another --output" in done.stderr) == (2, True)
     assert (folder / "in").read_text() == "the fox\n\nlazy\n"
+
+
+def test_what_is_read_is_not_written(folder):
+    terms, config = folder / "terms", folder / "model" / "config.json"
+    terms.write_text("fox\tdog\n")
+    before = config.read_bytes()
+    for options in (["--glossary", terms, "--output", terms], ["--output", config]):
+        done = run("translate", folder / "model", "--input", folder / "in", *options)
+        assert (done.returncode, "choose another --output" in done.stderr) == (2, True)
+    assert (terms.read_text(), config.read_bytes()) == ("fox\tdog\n", before)
+
+
+def test_a_term_has_one_translation(folder, tmp_path):
+    (tmp_path / "terms").write_text("fox\tdog\nlazy\tquick\nFox\tcat\n")
+    done = run("translate", folder / "model", "--glossary", tmp_path / "terms", input="the fox\n")
+    assert (done.returncode, "terms, line 3: 'Fox' has another translation" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+@pytest.mark.parametrize("command", ["translate", "interactive"])
+def test_closed_streams_are_named(folder, command, closed):
+    if (command, closed) == ("interactive", ">&-"):
+        return  # there is nobody to talk to
+    line = f"{sys.executable} -m transduce {command} {folder / 'model'} {closed}"
+    done = subprocess.run(["sh", "-c", line], input="", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"standard {'in' if closed[0] == '<' else 'out'}put is closed" in done.stderr
 
 
 def test_broken_text_is_named_and_what_came_before_is_there(folder, tmp_path):

@@ -16,12 +16,15 @@ _INTERRUPTED = 130
 
 def run(command: Callable[[], int | None]) -> NoReturn:
     """Run a command and leave. A user's mistake ends with one line and exit code 2."""
+    if sys.stderr is None:  # as `2>&-` leaves it
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 (until the end)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that cannot show √ shows ? instead
             stream.reconfigure(errors="replace")
     try:
         code = command() or 0
-        sys.stdout.flush()
+        if sys.stdout:
+            sys.stdout.flush()
     except TransduceError as error:
         _leave(2, str(error))
     except _UsageError as error:
@@ -42,7 +45,8 @@ def run(command: Callable[[], int | None]) -> NoReturn:
 
 def _discard_output() -> None:
     """What is still unwritten would fail again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _leave(code: int, message: str | None) -> NoReturn:

@@ -29,7 +29,7 @@ def evaluate(
     ] = "13a",
     language: Annotated[str | None, Option(metavar="CODE", help="For moses: de, en, …")] = None,
     beam: Annotated[int, Option(min=1, help="Hypotheses at a time; 1 is greedy search.")] = 4,
-    length_penalty: Annotated[float, Option(min=0.0, help="The paper's α.")] = 0.6,
+    length_penalty: Annotated[float, Option(help="The paper's α.")] = 0.6,
     output: Annotated[File, Option(metavar="FILE", help="Keep the model's translations here.")] = None,
     json: Annotated[bool, Option("--json", help="Print a JSON object instead of the table.")] = False,
 ) -> None:

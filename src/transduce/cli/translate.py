@@ -56,4 +56,4 @@ def translate(
         warn=lambda message: typer.echo(f"warning: {message}", err=True),
         **{name: value for name, value in context.params.items() if name not in others},
     )
-    translate_file(translator, input, output, format, Console(stderr=True))
+    translate_file(translator, input, output, format, Console(stderr=True), glossary)

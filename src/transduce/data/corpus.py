@@ -22,6 +22,7 @@ from transduce.errors import DataError
 CHUNK = 20_000  # pairs
 MOST_BYTES = 4_000_000  # of a chunk, however long its lines are
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_GZIP = b"\x1f\x8b"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # its marks, which are never UTF-8
 
 
@@ -168,7 +169,7 @@ def open_binary(path: Path) -> IO[bytes]:
         file = path.open("rb")
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", "check the path") from error
-    if file.peek(2)[:2] == b"\x1f\x8b":
+    if file.peek(2)[:2] == _GZIP:
         file.close()  # GzipFile closes only what it opened
         return io.BufferedReader(gzip.GzipFile(path), 1 << 20)
     return file
@@ -192,11 +193,18 @@ def has_byte_order_mark(path: Path) -> bool:
 def lines_of(path: Path) -> Iterator[bytes]:
     """The lines of a file, without their ends and without a byte order mark."""
     with open_binary(path) as file, readable(path):
-        first = file.readline().removeprefix(_BYTE_ORDER_MARK)
-        if first.startswith(_UTF_16):
-            raise DataError(f"{path} is UTF-16", "convert it: iconv -f UTF-16 -t UTF-8")
+        first = _first(file.readline(), str(path))
         for line in chain([first] if first else [], file):
             yield line.rstrip(b"\r\n") if line.endswith(b"\n") else line
+
+
+def _first(line: bytes, name: str) -> bytes:
+    """A file's first line without a byte order mark, if what follows is text."""
+    if line.startswith(_UTF_16):
+        raise DataError(f"{name} is UTF-16", "convert it: iconv -f UTF-16 -t UTF-8")
+    if line.startswith(_GZIP):
+        raise DataError(f"{name} is packed", "name it as a file, or unpack it: gzip -dc")
+    return line.removeprefix(_BYTE_ORDER_MARK)
 
 
 def is_one_file(one: Path | int, other: Path | int) -> bool:
@@ -213,14 +221,19 @@ def is_one_file(one: Path | int, other: Path | int) -> bool:
 
 def lines_of_input() -> Iterator[bytes]:
     """The lines of standard input, as `lines_of` gives those of a file, each as it comes."""
+    if sys.stdin is None:  # as `<&-` leaves it
+        raise DataError("standard input is closed", "name a file, or leave it open")
     for number, line in enumerate(sys.stdin.buffer):
-        text = line if number else line.removeprefix(_BYTE_ORDER_MARK)
+        text = line if number else _first(line, "standard input")
         yield text.rstrip(b"\r\n") if text.endswith(b"\n") else text
 
 
 def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
     """Lines of text, which must be UTF-8; ``name`` says where they come from."""
     for number, line in enumerate(lines, start=1):
+        if 0 in line:
+            where = f"{name}, line {number:,}: a zero at byte {line.index(0) + 1}"
+            raise DataError(where, "text has none: if it is UTF-16, convert it: iconv -f UTF-16LE -t UTF-8")
         try:
             yield line.decode()
         except UnicodeDecodeError as error:

@@ -184,6 +184,8 @@ class Tokenizer:
         if (folder / JOINT).exists():
             side = load_side(folder / JOINT)
             return cls(side, side)
+        if not (folder / SOURCE).exists() or not (folder / TARGET).exists():
+            raise DataError(f"{folder} has no tokenizer: no {JOINT} is there", "copy the model folder again")
         return cls(load_side(folder / SOURCE), load_side(folder / TARGET))
 
 

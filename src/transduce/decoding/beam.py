@@ -7,13 +7,16 @@ import torch
 from torch import Tensor
 
 from transduce.config import Vocabulary
-from transduce.decoding.candidates import Candidates, Chooser, choose_best
+from transduce.decoding.candidates import Candidates, Chooser, choose_best, choose_next
 from transduce.decoding.hypotheses import Beams, Hypothesis
 from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
-from transduce.decoding.rules import Rule, unspeakable
+from transduce.decoding.rules import Rule, silent_tokens, unspeakable
 from transduce.decoding.trace import Trace, Tracer
 from transduce.errors import ConfigError
 from transduce.models.protocol import SequenceModel
+from transduce.nn.kernels import can_choose
+
+ROOM = 256  # tokens for which it is set aside; most limits are lower, and what is longer gets more
 
 
 @torch.inference_mode()
@@ -44,18 +47,23 @@ def beam_search(
     )
     tracer = Tracer(trace, search.penalty) if trace is not None else None
     forbid = (unspeakable(model.vocabulary), *rules)
-    state = model.start(model.encode(source), max(max_lengths, default=1))
+    silent = torch.tensor(silent_tokens(model.vocabulary))
+    state = model.start(model.encode(source), min(max(max_lengths, default=1), ROOM))
     last = source.new_full((len(source),), model.vocabulary.bos)
     while search.beams.sentences:
         beams = search.beams
         seen: list[Tensor] | None = [] if coverage else None
-        scores = model.step(last, state, seen).float().log_softmax(dim=-1).view(*beams.sums.shape, -1)
+        logits = model.step(last, state, seen).float().view(*beams.sums.shape, -1)
         if seen is not None and beams.coverage is not None:
             beams.coverage += _mean_attention(seen).view_as(beams.coverage)
-        for rule in forbid:
-            rule(scores, beams)
-        wanted = min(2 * beam, scores[0].numel())  # each hypothesis ends in one way: enough of these do not
-        chosen = choose(scores, beams, wanted)
+        wanted = min(2 * beam, logits[0].numel())  # each hypothesis ends in one way: enough of these do not
+        if not rules and choose is choose_best and can_choose(logits, wanted):
+            chosen = choose_next(logits, beams, wanted, silent)
+        else:
+            scores = logits.log_softmax(dim=-1)
+            for rule in forbid:
+                rule(scores, beams)
+            chosen = choose(scores, beams, wanted)
         rows = search.extend(chosen, tracer)
         last = search.beams.tokens[:, :, -1].flatten()
         state.select(rows)
@@ -104,25 +112,26 @@ class _Search:
             order = order.gather(1, _settle(chosen.parents.gather(1, order)))
         if tracer:
             tracer.note(chosen, ends[:, : self.beam], order)
-        highest = grown.sums.gather(1, order).amax(dim=1).tolist()
-        kept = _closed_up([not self._is_done(grown, row, order, high) for row, high in enumerate(highest)])
+        highest, length = grown.sums.gather(1, order).amax(dim=1).tolist(), grown.length
+        done = [self._is_done(grown, row, order, high, length) for row, high in enumerate(highest)]
+        kept = _closed_up([not over for over in done])
         sentences = torch.tensor(kept, dtype=torch.long, device=order.device)
         order = order[sentences]
         self.beams = grown.take(sentences, order)
         return sentences[:, None] * width + chosen.parents[sentences].gather(1, order)
 
-    def _is_done(self, grown: Beams, row: int, order: Tensor, highest: float) -> bool:
+    def _is_done(self, grown: Beams, row: int, order: Tensor, highest: float, length: int) -> bool:
         """Whether nothing better can come; at the greatest length, what is under way is taken as it is."""
         sentence = grown.sentences[row]
         done, most = self.done[sentence], self.max_lengths[sentence]
-        if grown.length >= most:
+        if length >= most:
             self._cut_off(grown, row, order[row].tolist())
             return True
-        if self.beam == 1 and done:
-            return True
+        if len(done) < self.beam:
+            return False
         # Sums only fall; the penalty of a length to come that flatters them most is at one of its ends.
-        best = highest / max(self.penalty(grown.length + 1), self.penalty(most))
-        return len(done) == self.beam and done[-1].score >= best
+        best = highest / max(self.penalty(length + 1), self.penalty(most))
+        return self.beam == 1 or done[-1].score >= best
 
     def _cut_off(self, grown: Beams, row: int, ranks: list[int]) -> None:
         sentence = grown.sentences[row]

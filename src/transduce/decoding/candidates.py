@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.decoding.hypotheses import Beams
+from transduce.nn import kernels
 
 BLOCK = 64  # tokens, or so
 
@@ -30,6 +31,13 @@ Chooser = Callable[[Tensor, Beams, int], Candidates]
 def choose_best(scores: Tensor, beams: Beams, count: int) -> Candidates:
     """The most likely ones of all hypotheses of a sentence."""
     return best_of(scores, beams.sums, count)
+
+
+def choose_next(logits: Tensor, beams: Beams, count: int, silent: Tensor) -> Candidates:
+    """The same from logits, none of the ``silent`` tokens among them; see `kernels.can_choose`."""
+    sums, places = kernels.choose(logits, beams.sums, count, silent)
+    vocabulary = logits.size(2)
+    return Candidates(sums, places // vocabulary, places % vocabulary)
 
 
 def best_of(scores: Tensor, offsets: Tensor, count: int) -> Candidates:

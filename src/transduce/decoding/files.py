@@ -26,16 +26,17 @@ def translate_file(
     target: Path | None,
     layout: Layout,
     console: Console | None = None,
+    glossary: Path | None = None,
 ) -> None:
     """A line out for every line in; standard input and output where no file is given.
 
     What comes from a stream is translated as it comes. ``console`` shows how far a file is, if its
-    translation does not show itself there.
+    translation does not show itself there. The ``glossary`` is what the translator has read its terms from.
     """
     found = _translations(translator, source)
-    if console and source and (target or not sys.stdout.isatty()):
+    if console and source and (target or not (sys.stdout and sys.stdout.isatty())):
         found = with_bar(found, "translating", sum(1 for _ in lines_of(source)), console)
-    with open_output(source, target) as out:
+    with open_output(source, target, glossary) as out:
         for translation in found:
             out.write(f"{_line(translation, layout)}\n".encode())
             out.flush()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transduce.data.corpus import decoded, lines_of
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,9 @@ class Glossary:
     @classmethod
     def read(cls, path: Path | None, always: tuple[str, ...] = ()) -> "Glossary":
         """A file with a source term, a tab and its translation a line."""
-        terms = []
+        if not all(words.strip() for words in always):
+            raise ConfigError("a constraint has no words", "say what must appear, or leave it out")
+        terms: dict[str, tuple[str, str]] = {}
         lines = decoded(lines_of(path), str(path)) if path else ()
         for number, line in enumerate(lines, start=1):
             columns = [column.strip() for column in line.split("\t")]
@@ -28,8 +30,12 @@ class Glossary:
                 raise DataError(
                     f"{path}, line {number}: not a source term, a tab and its translation", "correct the line"
                 )
-            terms.append((columns[0], columns[1]))
-        return cls(tuple(terms), always)
+            source, target = columns
+            if terms.setdefault(source.lower(), (source, target)) != (source, target):
+                raise DataError(
+                    f"{path}, line {number}: {source!r} has another translation further up", "leave one out"
+                )
+        return cls(tuple(terms.values()), always)
 
     def wanted(self, source: str) -> list[str]:
         """What the target of this source must have, each once; terms count as whole words, in any case."""

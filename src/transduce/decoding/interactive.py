@@ -27,7 +27,10 @@ def converse(translator: Translator, read: Callable[[], str], console: Console) 
             console.print()
             return
         except UnicodeError:
-            raise DataError("standard input is not UTF-8", "type or send UTF-8") from None
+            console.print("that is not UTF-8", style="red")
+            continue
+        except RuntimeError as error:  # as `<&-` leaves it
+            raise DataError("standard input is closed", "leave it open to type a line") from error
         if line.strip():
             (found,) = translator.translate([line])
             show(found, translator, console)

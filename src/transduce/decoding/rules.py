@@ -13,9 +13,14 @@ from transduce.decoding.hypotheses import Beams
 Rule: TypeAlias = Callable[[Tensor, Beams], None]
 
 
-def unspeakable(vocabulary: Vocabulary) -> Rule:
+def silent_tokens(vocabulary: Vocabulary) -> list[int]:
     """Padding and ``bos`` are no words."""
-    never = sorted({vocabulary.pad, vocabulary.bos} - {vocabulary.eos})
+    return sorted({vocabulary.pad, vocabulary.bos} - {vocabulary.eos})
+
+
+def unspeakable(vocabulary: Vocabulary) -> Rule:
+    """None of the `silent_tokens`."""
+    never = silent_tokens(vocabulary)
 
     def rule(scores: Tensor, beams: Beams) -> None:
         for token in never:

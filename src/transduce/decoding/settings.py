@@ -36,6 +36,8 @@ class SearchSettings:
     too_long: Literal["split", "cut", "keep"] = "split"
 
     def __post_init__(self) -> None:
+        for name in (one for one, kind in self.__annotations__.items() if kind is int):
+            self._require(isinstance(getattr(self, name), int), name, "must be a whole number")
         for name in ("beam", "nbest", "diverse_groups"):
             self._require(1 <= getattr(self, name) <= 1000, name, "must be from 1 to 1000")
         for name in (
@@ -66,6 +68,8 @@ class SearchSettings:
                 "drawing at random goes with neither diverse groups nor a coverage penalty",
                 "leave one out",
             )
+        if self.diverse_groups == 1 and self.diversity != SearchSettings.diversity:
+            raise ConfigError("diversity is for groups", "add --diverse-groups")
         if not self.sample and (self.temperature != 1 or self.top_k or self.top_p != 1):
             raise ConfigError("temperature, top_k and top_p are for drawing at random", "add --sample")
 

@@ -44,8 +44,11 @@ def side_by_side(
                 return [work(task) for task in tasks]
             try:
                 with holding_signals():
-                    results = pool.map(_call, tasks)  # the processes begin here
-                return list(results)
+                    futures = [pool.submit(_call, task) for task in tasks]  # the processes begin here
+                return [future.result() for future in futures]
+            except KeyboardInterrupt:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
             except BrokenProcessPool as error:
                 raise TransduceError(
                     "a process was ended from outside, perhaps for want of memory",

@@ -90,6 +90,8 @@ class Translator:
 
         What is drawn at random for a line depends on the seed and on its number, counted from ``first``.
         """
+        if isinstance(lines, str):
+            raise ConfigError("one text was given, not lines", "give a list of them: [text]")
         with side_by_side(self._find, most=None if self.model.device.type == "cpu" else 1) as find:
             for chunk in _chunks(lines, ahead):
                 yield from self._translate_chunk(chunk, first, find)

@@ -81,7 +81,8 @@ def evaluate(
         systems.append(_System(compare_with, is_model=compare_with.is_dir()))
     # Whatever can go wrong should do so now, and not after hours of work.
     check(metrics, options)
-    references = read_references(reference, alternatives=alternatives)
+    of_phones = {*metrics} & {"per", "wer"}
+    references = read_references(reference, alternatives=alternatives, tabs=not of_phones)
     if output:
         read_too = [path for path in (source, compare_with) if path]
         _check_output(output, systems[0], [*reference, *read_too])
@@ -168,7 +169,9 @@ def _translate(translator: "Translator", lines: list[str], console: Console) -> 
 def _check_output(output: Path, system: _System, inputs: Sequence[Path]) -> None:
     if not system.is_model:
         raise ConfigError("--output keeps a model's translations, but there is no model", "leave it out")
-    if any(is_one_file(output, path) for path in inputs):
+    from transduce.artifact import is_part_of_a_model  # with torch, which a model needs in any case
+
+    if is_part_of_a_model(output) or any(is_one_file(output, path) for path in inputs):
         raise ConfigError(f"--output {output} would overwrite what is read", "choose another name")
     try:
         output.open("ab").close()

@@ -21,10 +21,11 @@ def read_sources(path: Path) -> list[str]:
     return lines
 
 
-def read_references(paths: Sequence[Path], *, alternatives: bool) -> list[list[str]]:
+def read_references(paths: Sequence[Path], *, alternatives: bool, tabs: bool = True) -> list[list[str]]:
     """Of each line, all references that the files have; with ``alternatives``, tabs stand between several.
 
-    Where some of the files have nothing, a line has fewer references than others.
+    Without them, a tab is an error unless there may be ``tabs``. Where some of the files have nothing, a line
+    has fewer references than others.
     """
     files = [list(read(path)) for path in paths]
     for path, lines in zip(paths, files, strict=True):
@@ -33,6 +34,8 @@ def read_references(paths: Sequence[Path], *, alternatives: bool) -> list[list[s
     for number, line in enumerate(zip(*files, strict=True), 1):
         texts = [text for one in line for text in (one.split("\t") if alternatives else [one])]
         found = [text for text in texts if text.strip()]
+        if not tabs and any("\t" in text for text in found):
+            raise DataError(f"{paths[0]}, line {number:,}: a tab", "add --alternatives if it parts several")
         if not found:
             raise DataError(f"{paths[0]}, line {number:,}: no reference", "leave this line out of all files")
         references.append(found)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from transduce.data.batching import Batch, batches_by_length, pad
+from transduce.data.readable import readable
 from transduce.data.tokenizer import Tokenizer
 from transduce.errors import DataError
 from transduce.models.build import TextToText
@@ -107,7 +108,6 @@ def _score_chunk(
     targets: list[list[int]],
     max_tokens: int,
 ) -> list[Score]:
-    backend = tokenizer.target.backend
     scores: dict[int, Score] = {}
     longer = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     for rows in batches_by_length(longer, max_tokens):
@@ -117,8 +117,7 @@ def _score_chunk(
             tokenizer.vocabulary,
         )
         for row, values in zip(rows, log_probabilities(model, batch), strict=True):
-            names = [backend.id_to_token(token) or "" for token in targets[row][:-1]]
-            scores[row] = Score(names, values)
+            scores[row] = Score(readable(tokenizer.target, targets[row][:-1]), values)
     return [scores[row] for row in range(len(scores))]
 
 

@@ -1,6 +1,7 @@
 """Scores of files, a line for each pair."""
 
 import json
+import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from transduce import artifact
 from transduce.data.corpus import lines_of
+from transduce.decoding.streams import standard_output
 from transduce.errors import DataError
 from transduce.evaluation.files import read, same_length
 from transduce.evaluation.score import Score, Total, score_pairs
@@ -28,10 +30,13 @@ def score_files(
         read(target),
         names=(str(source), str(target)),
     )
+    total, out = Total(), standard_output()
     if not sys.stdout.isatty():  # there, the lines themselves are what is shown
         scores = with_bar(scores, "scoring", lines, console)
-    total, out = Total(), sys.stdout.buffer
-    for score in scores:
+    for number, score in enumerate(scores, start=1):
+        if math.isnan(score.log_probability):
+            problem = f"{source}, line {number:,}: the model gives no number for its target"
+            raise DataError(problem, f"the weights in {model} are damaged: copy the folder again")
         total.add(score)
         out.write(f"{_line(score, layout)}\n".encode())
         out.flush()

@@ -13,7 +13,7 @@ from transduce.errors import ConfigError
 from transduce.machine import announces, lacks_announced_instructions, uses_lacking_instructions
 from transduce.models.protocol import Precision
 from transduce.nn.embedding import Embedding
-from transduce.nn.int8 import ENGINES, Int8Linear, Int8Output, round_linear_maps
+from transduce.nn.int8 import Int8Linear, Int8Output, round_linear_maps
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 _ROWS = 128  # of the trial: 32 sentences with a beam of four
@@ -32,13 +32,13 @@ def in_precision(model: ModelT, precision: Precision) -> ModelT:
         if not on_cpu:
             raise ConfigError("8-bit numbers are for CPUs", "choose bf16 on a GPU")
         model = model.float()
-        seven_bits, engines = _overflows(), _engines()
+        seven_bits = _overflows()
         output = getattr(model, "output", None)
         # Without an embedding of its own, a model reads tokens by its output, too.
         if isinstance(output, Embedding) and hasattr(model, "target_embedding"):
-            model.add_module("output", Int8Output(output.weight, seven_bits=seven_bits, engines=engines))
+            model.add_module("output", Int8Output(output.weight, seven_bits=seven_bits))
         for child in model.children():
-            round_linear_maps(child, seven_bits=seven_bits, engines=engines)
+            round_linear_maps(child, seven_bits=seven_bits)
         return model
     return model.float()
 
@@ -51,11 +51,6 @@ def require_bfloat16() -> None:
             "announces and does not have",
             "set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and start again, or choose another precision",
         )
-
-
-def _engines() -> tuple[str, ...]:
-    """Without the one that would end the process, if it would."""
-    return tuple(name for name in ENGINES if name != "onednn" or not uses_lacking_instructions())
 
 
 def _overflows() -> bool:
@@ -71,7 +66,7 @@ def _sizes(model: nn.Module) -> tuple[int, int]:
 def fastest_precision(d_in: int, d_out: int) -> Precision:
     """By the time of one linear map of this size."""
     x, weight = torch.ones(_ROWS, d_in), torch.ones(d_out, d_in)
-    rough, rounded = (x.bfloat16(), weight.bfloat16()), Int8Linear(weight, None, engines=_engines())
+    rough, rounded = (x.bfloat16(), weight.bfloat16()), Int8Linear(weight, None)
     trials: dict[Precision, Callable[[], object]] = {
         "float32": lambda: F.linear(x, weight),
         "int8": lambda: rounded(x),

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transduce.nn import kernels
 from transduce.nn.dropout import Dropout
 from transduce.nn.linear import FusedLinear, Linear
 from transduce.nn.positional import RotaryPositions
@@ -180,6 +181,8 @@ class MultiHeadAttention(nn.Module):
         drops = self.training and self.dropout.p > 0
         if record is None and not drops and not _few(query):
             return fast_attention(query, key, value, mask)
+        if record is None and not drops and kernels.can_attend(query, key, value, mask):
+            return kernels.attend(query, key, value, mask)
         weights = attention_weights(query, key, mask)
         if record is not None:
             record.append(weights)

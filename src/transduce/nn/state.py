@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from transduce.nn.kernels import move_rows
+
 
 class KeyValue(NamedTuple):
     """Keys and values of one attention layer, split into heads."""
@@ -32,6 +34,8 @@ def select_rows(held: Tensor, rows: Tensor, filled: int | None = None) -> Tensor
     """
     if len(rows) > len(held):
         return held.index_select(0, rows)
+    if move_rows(held, rows, held.size(2) if filled is None else filled):
+        return held[: len(rows)]
     moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero().squeeze(1)
     if len(moved):
         part = held[:, :, :filled]

@@ -1,0 +1,373 @@
+/* The inner loops of decoding, for processors that multiply 8-bit numbers 64 at a time (AVX-512 VNNI).
+ *
+ * Each function computes what a line of Python says elsewhere, which it is tested against; `kernels.py` has
+ * this file compiled and calls it. Arrays are rows of numbers one after the other unless there are strides.
+ */
+#include <immintrin.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LANES = 16,           /* numbers of 32 bits in a register */
+    VECTORS = 4,          /* registers of outputs in a tile */
+    PANEL = VECTORS * LANES,
+    ROWS = 6,             /* of a tile: 6 x 4 sums, 4 weights and an input fit into 32 registers */
+    MOST_THREADS = 64,
+};
+
+static inline __mmask16 first(long count) /* lanes, of as many as there are left */
+{
+    return count >= LANES ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
+}
+
+/* Several threads. None of them outlives a call: a process may fork between two. */
+
+typedef void Work(const void *job, long begin, long end);
+typedef struct {
+    Work *work;
+    const void *job;
+    long begin, end;
+} Share;
+
+static void *do_share(void *it)
+{
+    const Share *share = it;
+    share->work(share->job, share->begin, share->end);
+    return NULL;
+}
+
+static void in_shares(Work *work, const void *job, long count, int threads)
+{
+    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    if (threads > count) threads = (int)count;
+    if (threads < 2) {
+        work(job, 0, count);
+        return;
+    }
+    Share shares[MOST_THREADS];
+    pthread_t others[MOST_THREADS];
+    int begun[MOST_THREADS];
+    for (int i = threads - 1; i >= 0; i--) {
+        shares[i] = (Share){work, job, count * i / threads, count * (i + 1) / threads};
+        begun[i] = i > 0 && pthread_create(&others[i], NULL, do_share, &shares[i]) == 0;
+        if (!begun[i]) do_share(&shares[i]);
+    }
+    for (int i = 1; i < threads; i++)
+        if (begun[i]) pthread_join(others[i], NULL);
+}
+
+/* e^x for x <= 0, to the last bit or two: 2^n e^r with |r| <= ln(2) / 2, and a polynomial for e^r */
+static inline __m512 exp16(__m512 x)
+{
+    x = _mm512_max_ps(x, _mm512_set1_ps(-87.0f));
+    const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x); /* ln(2) in two parts: */
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);     /* n times the first is exact */
+    __m512 p = _mm512_set1_ps(1.0f / 720);
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 120));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 6));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 2));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    return _mm512_scalef_ps(p, n);
+}
+
+/* y = x W + b with W in 8 bits, and each row of x in 8 bits as it comes */
+
+typedef struct {
+    const int8_t *weights; /* (panel, d_in / 4, 64, 4): the four products of one instruction side by side */
+    const float *scales;   /* of each output */
+    const int32_t *offsets; /* of each output: -128 times the sum of its weights */
+    const float *bias;
+    int32_t d_in, d_out; /* d_in is a multiple of 4; other arrays are as long as the panels */
+} Map;
+
+typedef struct {
+    const Map *map;
+    const uint8_t *x;
+    const float *scales; /* of each row */
+    float *y;
+    long rows;
+} Product;
+
+/* The instruction wants one side without signs: 128 is added here, and taken off by the map's offsets. */
+static float to_bytes(const float *x, long width, uint8_t *bytes)
+{
+    __m512 most = _mm512_setzero_ps();
+    for (long i = 0; i < width; i += LANES)
+        most = _mm512_max_ps(most, _mm512_abs_ps(_mm512_maskz_loadu_ps(first(width - i), x + i)));
+    const float largest = _mm512_reduce_max_ps(most);
+    const __m512 per_step = _mm512_set1_ps(largest > 0 ? 127.0f / largest : 0.0f);
+    for (long i = 0; i < width; i += LANES) {
+        const __mmask16 there = first(width - i);
+        const __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(there, x + i), per_step);
+        const __m512i step = _mm512_add_epi32(_mm512_cvtps_epi32(scaled), _mm512_set1_epi32(128));
+        _mm_mask_storeu_epi8(bytes + i, there, _mm512_cvtepi32_epi8(step));
+    }
+    return largest / 127.0f;
+}
+
+/* A few rows of y, as many as the compiler is told, in one panel; all sums stay in registers */
+static inline __attribute__((always_inline)) void tile(const int rows, const Product *product, long row, long panel)
+{
+    const Map *map = product->map;
+    const long d_in = map->d_in, column = panel * PANEL;
+    const uint8_t *x = product->x + row * d_in;
+    const int8_t *weights = map->weights + column * d_in;
+    __m512i sums[ROWS][VECTORS];
+#pragma GCC unroll 4
+    for (int v = 0; v < VECTORS; v++) {
+        const __m512i offset = _mm512_loadu_si512(map->offsets + column + v * LANES);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) sums[r][v] = offset;
+    }
+    for (long i = 0; i < d_in; i += 4) {
+        __m512i w[VECTORS];
+#pragma GCC unroll 4
+        for (int v = 0; v < VECTORS; v++) w[v] = _mm512_loadu_si512(weights + i * PANEL + v * 64);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            int32_t four;
+            memcpy(&four, x + r * d_in + i, sizeof four);
+            const __m512i same = _mm512_set1_epi32(four);
+#pragma GCC unroll 4
+            for (int v = 0; v < VECTORS; v++) sums[r][v] = _mm512_dpbusd_epi32(sums[r][v], same, w[v]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < VECTORS; v++) {
+        const long left = map->d_out - column - v * LANES;
+        if (left <= 0) break; /* GCC 12 keeps the sums in memory without it: look at its output after changes */
+        const __mmask16 there = first(left);
+        const __m512 scale = _mm512_loadu_ps(map->scales + column + v * LANES);
+        const __m512 bias = _mm512_loadu_ps(map->bias + column + v * LANES);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(product->scales[row + r]));
+            const __m512 y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][v]), both, bias);
+            _mm512_mask_storeu_ps(product->y + (row + r) * map->d_out + column + v * LANES, there, y);
+        }
+    }
+}
+
+static void block(const Product *product, long begin, long end, long first_panel, long last_panel)
+{
+    for (long panel = first_panel; panel < last_panel; panel++) {
+        long row = begin;
+        for (; row + ROWS <= end; row += ROWS) tile(ROWS, product, row, panel);
+        switch (end - row) {
+        case 1: tile(1, product, row, panel); break;
+        case 2: tile(2, product, row, panel); break;
+        case 3: tile(3, product, row, panel); break;
+        case 4: tile(4, product, row, panel); break;
+        case 5: tile(5, product, row, panel); break;
+        }
+    }
+}
+
+static long panels(const Map *map) { return (map->d_out + PANEL - 1) / PANEL; }
+
+static void some_rows(const void *job, long begin, long end)
+{
+    block(job, begin, end, 0, panels(((const Product *)job)->map));
+}
+
+static void some_panels(const void *job, long begin, long end)
+{
+    block(job, 0, ((const Product *)job)->rows, begin, end);
+}
+
+/* x (rows, d_in), y (rows, d_out); gives 0 if there is no memory */
+int linear(const Map *map, const float *x, float *y, long rows, int threads)
+{
+    const size_t size = (size_t)rows * map->d_in;
+    uint8_t *bytes = malloc(size + rows * sizeof(float) + 1);
+    if (!bytes) return 0;
+    float *scales = (float *)(bytes + size); /* d_in is a multiple of 4, and so is this address */
+    for (long row = 0; row < rows; row++)
+        scales[row] = to_bytes(x + row * map->d_in, map->d_in, bytes + row * map->d_in);
+    const Product product = {map, bytes, scales, y, rows};
+    if (rows >= ROWS * threads)
+        in_shares(some_rows, &product, rows, threads);
+    else
+        in_shares(some_panels, &product, panels(map), threads);
+    free(bytes);
+    return 1;
+}
+
+/* softmax(Q K^T / sqrt(d_k)) V, for a few queries of each head */
+
+typedef struct {
+    const float *query, *key, *value;
+    const uint8_t *mask; /* (batch, length), 0 where nobody may attend; or NULL */
+    float *out;          /* (batch, queries, heads, d_v) */
+    int64_t batch, heads, queries, length, d_k, d_v; /* widths are multiples of LANES */
+    int64_t query_strides[3], key_strides[3], value_strides[3]; /* of batch, heads, positions */
+    float scale;
+} Attention;
+
+static void weigh(float *scores, long length, const uint8_t *mask)
+{
+    const __m512 never = _mm512_set1_ps(-INFINITY);
+    __m512 most = never;
+    for (long l = 0; l < length; l += LANES) {
+        __mmask16 there = first(length - l);
+        if (mask)
+            there = _mm512_mask_test_epi32_mask(
+                there, _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(there, mask + l)), _mm512_set1_epi32(0xff));
+        const __m512 seen = _mm512_mask_loadu_ps(never, there, scores + l);
+        _mm512_mask_storeu_ps(scores + l, first(length - l), seen);
+        most = _mm512_max_ps(most, seen);
+    }
+    const __m512 highest = _mm512_set1_ps(_mm512_reduce_max_ps(most));
+    __m512 sum = _mm512_setzero_ps();
+    for (long l = 0; l < length; l += LANES) {
+        const __m512 score = _mm512_mask_loadu_ps(never, first(length - l), scores + l);
+        const __mmask16 seen = _mm512_cmp_ps_mask(score, never, _CMP_NEQ_UQ);
+        const __m512 weight = _mm512_maskz_mov_ps(seen, exp16(_mm512_sub_ps(score, highest)));
+        _mm512_mask_storeu_ps(scores + l, first(length - l), weight);
+        sum = _mm512_add_ps(sum, weight);
+    }
+    const float total = _mm512_reduce_add_ps(sum);
+    const __m512 share = _mm512_set1_ps(total != 0 ? 1 / total : 0); /* who may see nothing gets zeros */
+    for (long l = 0; l < length; l += LANES) {
+        const __mmask16 there = first(length - l);
+        _mm512_mask_storeu_ps(scores + l, there, _mm512_mul_ps(_mm512_maskz_loadu_ps(there, scores + l), share));
+    }
+}
+
+static inline __attribute__((always_inline)) void mix(const int vectors, const float *weights, long length,
+    const float *value, long stride, float *out)
+{
+    __m512 sums[VECTORS];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) sums[v] = _mm512_setzero_ps();
+    for (long l = 0; l < length; l++) {
+        const __m512 weight = _mm512_set1_ps(weights[l]);
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++)
+            sums[v] = _mm512_fmadd_ps(weight, _mm512_loadu_ps(value + l * stride + v * LANES), sums[v]);
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) _mm512_storeu_ps(out + v * LANES, sums[v]);
+}
+
+static void some_sequences(const void *job, long begin, long end)
+{
+    const Attention *a = job;
+    float weights[a->length]; /* a few thousand at most: `kernels.py` sees to that */
+    for (long b = begin; b < end; b++)
+        for (long h = 0; h < a->heads; h++) {
+            const float *key = a->key + b * a->key_strides[0] + h * a->key_strides[1];
+            const float *value = a->value + b * a->value_strides[0] + h * a->value_strides[1];
+            for (long q = 0; q < a->queries; q++) {
+                const float *query =
+                    a->query + b * a->query_strides[0] + h * a->query_strides[1] + q * a->query_strides[2];
+                for (long l = 0; l < a->length; l++) {
+                    __m512 products = _mm512_setzero_ps();
+                    for (long d = 0; d < a->d_k; d += LANES)
+                        products = _mm512_fmadd_ps(_mm512_loadu_ps(query + d),
+                            _mm512_loadu_ps(key + l * a->key_strides[2] + d), products);
+                    weights[l] = _mm512_reduce_add_ps(products) * a->scale;
+                }
+                weigh(weights, a->length, a->mask ? a->mask + b * a->length : NULL);
+                float *out = a->out + ((b * a->queries + q) * a->heads + h) * a->d_v;
+                long d = 0;
+                for (; d + PANEL <= a->d_v; d += PANEL)
+                    mix(VECTORS, weights, a->length, value + d, a->value_strides[2], out + d);
+                for (; d < a->d_v; d += LANES)
+                    mix(1, weights, a->length, value + d, a->value_strides[2], out + d);
+            }
+        }
+}
+
+void attend(const Attention *attention, int threads)
+{
+    in_shares(some_sequences, attention, attention->batch, threads);
+}
+
+/* The best ways to go on: the highest of log(softmax(logits)) + sum over all hypotheses of a sentence */
+
+typedef struct {
+    const float *logits, *sums; /* (sentences, width, vocabulary), (sentences, width) */
+    const int64_t *silent;      /* tokens that are never said */
+    float *scores;              /* (sentences, count), highest first */
+    int64_t *places;            /* (sentences, count): hypothesis * vocabulary + token */
+    int64_t sentences, width, vocabulary, count, silents;
+} Choice;
+
+static float log_of_sum(const float *x, long width) /* of the exponentials */
+{
+    const __m512 never = _mm512_set1_ps(-INFINITY);
+    __m512 most = never;
+    for (long i = 0; i < width; i += LANES)
+        most = _mm512_max_ps(most, _mm512_mask_loadu_ps(never, first(width - i), x + i));
+    const float highest = _mm512_reduce_max_ps(most);
+    __m512 sum = _mm512_setzero_ps();
+    for (long i = 0; i < width; i += LANES) {
+        const __mmask16 there = first(width - i);
+        const __m512 below = _mm512_sub_ps(_mm512_maskz_loadu_ps(there, x + i), _mm512_set1_ps(highest));
+        sum = _mm512_mask_add_ps(sum, there, sum, exp16(below));
+    }
+    return highest + logf(_mm512_reduce_add_ps(sum));
+}
+
+static int is_silent(const Choice *c, long token)
+{
+    for (long i = 0; i < c->silents; i++)
+        if (c->silent[i] == token) return 1;
+    return 0;
+}
+
+static void some_choices(const void *job, long begin, long end)
+{
+    const Choice *c = job;
+    for (long s = begin; s < end; s++) {
+        float *scores = c->scores + s * c->count;
+        int64_t *places = c->places + s * c->count;
+        for (long n = 0; n < c->count; n++) scores[n] = -INFINITY, places[n] = 0;
+        for (long h = 0; h < c->width; h++) {
+            const long hypothesis = s * c->width + h;
+            const float *logits = c->logits + hypothesis * c->vocabulary;
+            const float offset = c->sums[hypothesis] - log_of_sum(logits, c->vocabulary);
+            for (long i = 0; i < c->vocabulary; i += LANES) {
+                const __mmask16 there = first(c->vocabulary - i);
+                const __m512 score = _mm512_add_ps(_mm512_maskz_loadu_ps(there, logits + i), _mm512_set1_ps(offset));
+                /* After the first few, hardly any is among the best so far. */
+                unsigned better =
+                    _mm512_mask_cmp_ps_mask(there, score, _mm512_set1_ps(scores[c->count - 1]), _CMP_GT_OQ);
+                for (; better; better &= better - 1) {
+                    const long token = i + __builtin_ctz(better);
+                    const float its = logits[token] + offset;
+                    long n = c->count - 1;
+                    if (!(its > scores[n]) || is_silent(c, token)) continue;
+                    for (; n > 0 && its > scores[n - 1]; n--) scores[n] = scores[n - 1], places[n] = places[n - 1];
+                    scores[n] = its, places[n] = h * c->vocabulary + token;
+                }
+            }
+        }
+    }
+}
+
+void choose(const Choice *choice, int threads)
+{
+    in_shares(some_choices, choice, choice->sentences, threads);
+}
+
+/* Rows that take the place of others: number i becomes what number rows[i] is, in each of `parts` pieces.
+ * Gives 0, and does nothing, if one that is needed would be overwritten. Sizes are in bytes. */
+int move(char *data, const int64_t *rows, long count, long row_size, long parts, long part_size, long filled)
+{
+    for (long i = 0; i < count; i++) {
+        const long from = rows[i];
+        if (from != i && from < count && rows[from] != from) return 0;
+    }
+    for (long i = 0; i < count; i++)
+        for (long part = 0; rows[i] != i && part < parts; part++)
+            memcpy(data + i * row_size + part * part_size, data + rows[i] * row_size + part * part_size, filled);
+    return 1;
+}

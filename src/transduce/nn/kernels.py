@@ -1,0 +1,216 @@
+"""Decoding's inner loops in C, where there is a compiler and a processor for them; torch does it elsewhere.
+
+`kernels.c` is compiled when it is first needed, which takes a second, and kept in the user's cache. To do
+without: ``TRANSDUCE_KERNELS=off``.
+"""
+
+import ctypes
+import hashlib
+import math
+import os
+import subprocess
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from transduce.machine import announces
+
+SOURCE = Path(__file__).with_name("kernels.c")
+FEATURES = {  # as the system names them, and the compiler
+    "avx512f": "avx512f",
+    "avx512bw": "avx512bw",
+    "avx512dq": "avx512dq",
+    "avx512vl": "avx512vl",
+    "avx512_vnni": "avx512vnni",
+    "fma": "fma",
+}
+LANES, PANEL = 16, 64  # numbers in a register; outputs that are computed together
+LONGEST = 8192  # keys whose weights are put on a thread's stack
+ENOUGH = 1 << 25  # products that are worth a thread, which takes as long to begin as a million of them
+EXPONENTIAL = 32  # such products take as long as one exponential
+
+
+class _Map(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("weights", "scales", "offsets", "bias")),
+        *((name, ctypes.c_int32) for name in ("d_in", "d_out")),
+    )
+
+
+class _Attention(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "mask", "out")),
+        *((name, ctypes.c_int64) for name in ("batch", "heads", "queries", "length", "d_k", "d_v")),
+        *((f"{name}_strides", ctypes.c_int64 * 3) for name in ("query", "key", "value")),
+        ("scale", ctypes.c_float),
+    )
+
+
+class _Choice(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("logits", "sums", "silent", "scores", "places")),
+        *((name, ctypes.c_int64) for name in ("sentences", "width", "vocabulary", "count", "silents")),
+    )
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled kernels, if this machine can have them."""
+    if os.environ.get("TRANSDUCE_KERNELS", "on") == "off" or not all(map(announces, FEATURES)):
+        return None
+    with suppress(OSError, subprocess.SubprocessError):
+        found = ctypes.CDLL(str(_compiled()))
+        pointer, size, count = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
+        found.linear.argtypes = [ctypes.POINTER(_Map), pointer, pointer, size, count]
+        found.attend.argtypes, found.attend.restype = [ctypes.POINTER(_Attention), count], None
+        found.choose.argtypes, found.choose.restype = [ctypes.POINTER(_Choice), count], None
+        found.move.argtypes = [pointer, pointer, *([size] * 5)]
+        return found
+    return None
+
+
+def _compiled() -> Path:
+    """Where the library is, compiled now if it is not there yet."""
+    flags = ["-O3", "-std=c11", "-shared", "-fPIC", "-pthread", *(f"-m{name}" for name in FEATURES.values())]
+    compiler = os.environ.get("CC", "cc")
+    name = hashlib.sha256(" ".join([compiler, *flags]).encode() + SOURCE.read_bytes()).hexdigest()[:16]
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transduce"
+    path = folder / f"kernels-{name}.so"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:  # others may do the same at the same time
+            made = Path(scratch) / path.name
+            subprocess.run(  # noqa: S603
+                [compiler, *flags, str(SOURCE), "-o", str(made), "-lm"], check=True, capture_output=True
+            )
+            made.replace(path)
+    return path
+
+
+def _threads(products: int) -> int:
+    return max(1, min(torch.get_num_threads(), products // ENOUGH))
+
+
+class PackedLinear:
+    """``x W + b``: W rounded to 8 bits, with a scale for each output; each row of x as well, as it comes."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        """weight (out, in), bias (out,); in must be a multiple of four, and the library there."""
+        d_out, d_in = weight.shape
+        missing = -d_out % PANEL
+        weight = weight.detach().float()
+        scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
+        steps = torch.nn.functional.pad((weight / scales[:, None]).round(), (0, 0, 0, missing)).to(torch.int8)
+        bias = torch.zeros(d_out) if bias is None else bias.detach().float()
+        self._held = (  # for as long as the map points there
+            steps.view(-1, PANEL, d_in // 4, 4).transpose(1, 2).contiguous(),
+            torch.nn.functional.pad(scales, (0, missing)),
+            -128 * steps.sum(dim=1, dtype=torch.int32),
+            torch.nn.functional.pad(bias, (0, missing)),
+        )
+        self._map = _Map(*(part.data_ptr() for part in self._held), d_in, d_out)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(…, in) → (…, out), both float32."""
+        x = x.float().contiguous()
+        y = x.new_empty(*x.shape[:-1], self._map.d_out)
+        rows = x.shape[:-1].numel()
+        threads = _threads(rows * self._map.d_in * self._map.d_out)
+        if not _there().linear(self._map, x.data_ptr(), y.data_ptr(), rows, threads):
+            raise MemoryError(f"no room for {x.numel():,} bytes")
+        return y
+
+
+def _there() -> ctypes.CDLL:
+    found = library()
+    assert found is not None  # noqa: S101
+    return found
+
+
+def can_pack(weight: Tensor) -> bool:
+    """Whether `PackedLinear` can compute with this weight, (out, in)."""
+    return weight.device.type == "cpu" and weight.size(1) % 4 == 0 and library() is not None
+
+
+def can_attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """Whether `attend` can compute this."""
+    return (
+        all(part.dtype == torch.float32 and part.device.type == "cpu" for part in (query, key, value))
+        and all(part.dim() == 4 and part.stride(-1) == 1 for part in (query, key, value))
+        and query.size(-1) % LANES == 0
+        and value.size(-1) % LANES == 0
+        and key.size(-2) <= LONGEST
+        and (mask is None or (mask.shape == (len(key), 1, 1, key.size(-2)) and mask.is_contiguous()))
+        and library() is not None
+    )
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+    """``softmax(QKᵀ/√d_k) V`` where queries are few.
+
+    query (batch, heads, query, d_k), key (batch, heads, key, d_k), value (batch, heads, key, d_v), mask
+    (batch, 1, 1, key) → (batch, heads, query, d_v), in memory that has a position's heads side by side.
+    """
+    batch, heads, queries, d_k = query.shape
+    length, d_v = value.shape[-2:]
+    out = query.new_empty(batch, queries, heads, d_v)
+    strides = [(ctypes.c_int64 * 3)(*part.stride()[:3]) for part in (query, key, value)]
+    attention = _Attention(
+        *(part.data_ptr() for part in (query, key, value)),
+        None if mask is None else mask.data_ptr(),
+        out.data_ptr(),
+        *(batch, heads, queries, length, d_k, d_v),
+        *strides,
+        1 / math.sqrt(d_k),
+    )
+    _there().attend(attention, _threads(batch * heads * queries * length * (d_k + d_v)))
+    return out.transpose(1, 2)
+
+
+def can_choose(logits: Tensor, count: int) -> bool:
+    """Whether `choose` can compute this."""
+    return (
+        logits.dtype == torch.float32
+        and logits.device.type == "cpu"
+        and logits.is_contiguous()
+        and 0 < count <= logits[0].numel()
+        and library() is not None
+    )
+
+
+def choose(logits: Tensor, sums: Tensor, count: int, silent: Tensor) -> tuple[Tensor, Tensor]:
+    """The ``count`` highest of log softmax(logits) + sums over each sentence's hypotheses, best first.
+
+    logits (sentences, width, vocabulary), sums (sentences, width), silent (n,) tokens that are left out →
+    scores (sentences, count), and where they are: hypothesis · vocabulary + token. What has no probability
+    may stand in as anything.
+    """
+    sentences, width, vocabulary = logits.shape
+    sums, silent = sums.float().contiguous(), silent.long()
+    scores = logits.new_empty(sentences, count)
+    places = logits.new_empty(sentences, count, dtype=torch.long)
+    choice = _Choice(
+        *(part.data_ptr() for part in (logits, sums, silent, scores, places)),
+        *(sentences, width, vocabulary, count, len(silent)),
+    )
+    _there().choose(choice, _threads(EXPONENTIAL * logits.numel()))
+    return scores, places
+
+
+def move_rows(held: Tensor, rows: Tensor, filled: int) -> bool:
+    """Make row i what row rows[i] is, in the first ``filled`` positions: held (batch, parts, length, width).
+
+    Whether that was done: if rows change places, for example, it is not.
+    """
+    if held.device.type != "cpu" or not held.is_contiguous() or (found := library()) is None:
+        return False
+    size, rows = held.element_size(), rows.long().contiguous()
+    done: int = found.move(
+        *(held.data_ptr(), rows.data_ptr(), len(rows), held.stride(0) * size),
+        *(held.size(1), held.stride(1) * size, filled * held.stride(2) * size),
+    )
+    return bool(done)
