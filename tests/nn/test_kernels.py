@@ -1,6 +1,8 @@
 """The kernels in C, each against the line of Python that says what it computes."""
 
+import ctypes
 import subprocess
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -17,6 +19,20 @@ needs_library = pytest.mark.skipif(
     kernels.library() is None, reason="no compiler, or no processor with AVX-512 VNNI"
 )
 SEEDS = st.integers(0, 2**32 - 1)
+
+
+@contextmanager
+def shared_by(threads):
+    """However small the work is."""
+    enough, before = ctypes.c_long.in_dll(kernels.there(), "enough"), torch.get_num_threads()
+    value = enough.value
+    enough.value = 1
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        enough.value = value
+        torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -43,8 +59,7 @@ def test_a_product_is_that_of_the_rounded_numbers(seed, rows, d_in, d_out, threa
     scales, steps = rounded(x)
     weight_scales, weight_steps = rounded(weight)
     expected = (steps.long() @ weight_steps.long().t()).float() * (scales * weight_scales.t()) + bias
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_threads", lambda products: threads)
+    with shared_by(threads):
         found = PackedLinear(weight, bias)(x)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
@@ -92,8 +107,7 @@ def test_attention_is_the_equation(seed, batch, heads, queries, length, d_k, d_v
     key, value = (torch.randn(batch, heads, room, width)[:, :, :length] for width in (d_k, d_v))
     mask = torch.rand(batch, 1, 1, length) < 0.6 if masked else None  # now and then with nothing to see
     assert kernels.can_attend(query, key, value, mask)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_threads", lambda products: threads)
+    with shared_by(threads):
         found = kernels.attend(query, key, value, mask)
     expected = scaled_dot_product_attention(query, key, value, mask).values
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
@@ -145,8 +159,7 @@ def test_the_best_are_those_of_a_full_sort(seed, sentences, width, vocabulary, c
     scores[:, :, silent] = -torch.inf
     expected = scores.flatten(1).topk(count, dim=1)
     assert kernels.can_choose(logits, count)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_threads", lambda products: threads)
+    with shared_by(threads):
         found, places = kernels.choose(logits, sums, count, silent)
     torch.testing.assert_close(found, expected.values, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found, scores.flatten(1).gather(1, places), rtol=1e-5, atol=1e-5)

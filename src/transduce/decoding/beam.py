@@ -108,27 +108,31 @@ class _Search:
             self._finish(grown, row, rank, ended=True)
         going_on = min(self.beam, chosen.tokens.size(1) - width)
         order = ends.int().argsort(dim=1, stable=True)[:, :going_on]
-        if going_on == width:
+        if going_on == width > 1:
             order = order.gather(1, _settle(chosen.parents.gather(1, order)))
         if tracer:
             tracer.note(chosen, ends[:, : self.beam], order)
         highest, length = grown.sums.gather(1, order).amax(dim=1).tolist(), grown.length
-        done = [self._is_done(grown, row, order, high, length) for row, high in enumerate(highest)]
-        kept = _closed_up([not over for over in done])
+        going = [
+            (length < self.max_lengths[sentence] and len(self.done[sentence]) < self.beam)
+            or not self._is_done(grown, row, order, highest[row])
+            for row, sentence in enumerate(grown.sentences)
+        ]
+        kept = _closed_up(going)
         sentences = torch.tensor(kept, dtype=torch.long, device=order.device)
         order = order[sentences]
         self.beams = grown.take(sentences, order)
         return sentences[:, None] * width + chosen.parents[sentences].gather(1, order)
 
-    def _is_done(self, grown: Beams, row: int, order: Tensor, highest: float, length: int) -> bool:
-        """Whether nothing better can come; at the greatest length, what is under way is taken as it is."""
-        sentence = grown.sentences[row]
+    def _is_done(self, grown: Beams, row: int, order: Tensor, highest: float) -> bool:
+        """Whether nothing better can come for a sentence that has ``beam`` targets, or is at its greatest
+        length, where what is under way is taken as it is.
+        """
+        sentence, length = grown.sentences[row], grown.length
         done, most = self.done[sentence], self.max_lengths[sentence]
         if length >= most:
             self._cut_off(grown, row, order[row].tolist())
             return True
-        if len(done) < self.beam:
-            return False
         # Sums only fall; the penalty of a length to come that flatters them most is at one of its ends.
         best = highest / max(self.penalty(length + 1), self.penalty(most))
         return self.beam == 1 or done[-1].score >= best

@@ -1,7 +1,7 @@
 """The decoder: a stack of identical layers (section 3.1, the right half of Figure 1)."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import cast
+from typing import Protocol, cast
 
 from torch import Tensor, nn
 
@@ -66,6 +66,18 @@ class DecoderLayer(nn.Module):
         return x
 
 
+class FastStep(Protocol):
+    """Another way to compute `Decoder.step`."""
+
+    def fits(self, state: DecoderState) -> bool:
+        """Whether it can take this one."""
+        ...
+
+    def __call__(self, x: Tensor, state: DecoderState) -> Tensor:
+        """The same as `Decoder.step`."""
+        ...
+
+
 class Decoder(nn.Module):
     """Layer after layer: a whole target at once (`forward`), or one position at a time (`start`, `step`)."""
 
@@ -73,6 +85,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.layers = cast("Sequence[DecoderLayer]", nn.ModuleList(layers))
         self.final_norm = nn.Identity() if final_norm is None else final_norm
+        self.fast_step: FastStep | None = None
 
     def forward(
         self,
@@ -108,6 +121,8 @@ class Decoder(nn.Module):
 
         ``record`` receives each layer's attention to the source: (sources, heads, width, source).
         """
+        if self.fast_step and record is None and self.fast_step.fits(state):
+            return self.fast_step(x, state)
         for layer, memory, cache in zip(self.layers, state.memory, state.caches, strict=True):
             x = layer.step(x, memory, state.memory_mask, cache, record)
         return self._finish(x)

@@ -32,6 +32,11 @@ class Int8Linear(nn.Module):
         """(…, in) → (…, out)."""
         return self._product(x)
 
+    @property
+    def packed(self) -> PackedLinear | None:
+        """What our own kernel computes with, if it does."""
+        return self._product if isinstance(self._product, PackedLinear) else None
+
 
 class TorchLinear:
     """The same by one of torch's libraries."""

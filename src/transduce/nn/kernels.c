@@ -18,6 +18,8 @@ enum {
     MOST_THREADS = 64,
 };
 
+long enough = 1 << 25; /* products that are worth a thread: it takes as long to begin as a million of them */
+
 static inline __mmask16 first(long count) /* lanes, of as many as there are left */
 {
     return count >= LANES ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
@@ -39,9 +41,10 @@ static void *do_share(void *it)
     return NULL;
 }
 
-static void in_shares(Work *work, const void *job, long count, int threads)
+static void in_shares(Work *work, const void *job, long count, long products, int threads)
 {
     if (threads > MOST_THREADS) threads = MOST_THREADS;
+    if (threads > products / enough) threads = (int)(products / enough);
     if (threads > count) threads = (int)count;
     if (threads < 2) {
         work(job, 0, count);
@@ -92,6 +95,7 @@ typedef struct {
     const float *scales; /* of each row */
     float *y;
     long rows;
+    int relu;
 } Product;
 
 /* The instruction wants one side without signs: 128 is added here, and taken off by the map's offsets. */
@@ -148,7 +152,8 @@ static inline __attribute__((always_inline)) void tile(const int rows, const Pro
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
             const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(product->scales[row + r]));
-            const __m512 y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][v]), both, bias);
+            __m512 y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][v]), both, bias);
+            if (product->relu) y = _mm512_max_ps(y, _mm512_setzero_ps());
             _mm512_mask_storeu_ps(product->y + (row + r) * map->d_out + column + v * LANES, there, y);
         }
     }
@@ -182,7 +187,7 @@ static void some_panels(const void *job, long begin, long end)
 }
 
 /* x (rows, d_in), y (rows, d_out); gives 0 if there is no memory */
-int linear(const Map *map, const float *x, float *y, long rows, int threads)
+static int apply(const Map *map, const float *x, float *y, long rows, int relu, int threads)
 {
     const size_t size = (size_t)rows * map->d_in;
     uint8_t *bytes = malloc(size + rows * sizeof(float) + 1);
@@ -190,13 +195,19 @@ int linear(const Map *map, const float *x, float *y, long rows, int threads)
     float *scales = (float *)(bytes + size); /* d_in is a multiple of 4, and so is this address */
     for (long row = 0; row < rows; row++)
         scales[row] = to_bytes(x + row * map->d_in, map->d_in, bytes + row * map->d_in);
-    const Product product = {map, bytes, scales, y, rows};
+    const Product product = {map, bytes, scales, y, rows, relu};
+    const long products = rows * map->d_in * map->d_out;
     if (rows >= ROWS * threads)
-        in_shares(some_rows, &product, rows, threads);
+        in_shares(some_rows, &product, rows, products, threads);
     else
-        in_shares(some_panels, &product, panels(map), threads);
+        in_shares(some_panels, &product, panels(map), products, threads);
     free(bytes);
     return 1;
+}
+
+int linear(const Map *map, const float *x, float *y, long rows, int threads)
+{
+    return apply(map, x, y, rows, 0, threads);
 }
 
 /* softmax(Q K^T / sqrt(d_k)) V, for a few queries of each head */
@@ -287,7 +298,136 @@ static void some_sequences(const void *job, long begin, long end)
 
 void attend(const Attention *attention, int threads)
 {
-    in_shares(some_sequences, attention, attention->batch, threads);
+    const Attention *a = attention;
+    in_shares(some_sequences, a, a->batch, a->batch * a->heads * a->queries * a->length * (a->d_k + a->d_v), threads);
+}
+
+/* One position more of every target: the whole decoder, layer after layer (`DecoderLayer.step`) */
+
+typedef struct {
+    const float *weight, *bias;
+} Norm;
+
+typedef struct {
+    Map own, own_output, query, memory_output, inner, outer;
+    Norm around_own, around_memory, around_feed_forward;
+} Layer;
+
+typedef struct {
+    float *key, *value; /* (targets, heads, capacity, d_k or d_v): of the target so far */
+    const float *memory_key, *memory_value; /* (sources, heads, source, d_k or d_v) */
+} Past;
+
+typedef struct {
+    const Layer *layers;
+    const Norm *final; /* or NULL */
+    const uint8_t *mask; /* (sources, source) */
+    int64_t depth, sources, width, heads, d_model, d_ff, d_k, d_v;
+    int64_t capacity, length, source; /* positions there is room for, that were read, of the sources */
+    float epsilon;
+    int32_t pre;
+} Step;
+
+static void normalise(const Norm *norm, const float *x, float *y, long rows, long width, float epsilon)
+{
+    for (long r = 0; r < rows; r++, x += width, y += width) {
+        __m512 sum = _mm512_setzero_ps(), squares = sum;
+        for (long i = 0; i < width; i += LANES) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(first(width - i), x + i));
+        const __m512 mean = _mm512_set1_ps(_mm512_reduce_add_ps(sum) / width);
+        for (long i = 0; i < width; i += LANES) {
+            const __mmask16 there = first(width - i);
+            const __m512 off = _mm512_maskz_sub_ps(there, _mm512_maskz_loadu_ps(there, x + i), mean);
+            squares = _mm512_fmadd_ps(off, off, squares);
+        }
+        const __m512 scale = _mm512_set1_ps(1 / sqrtf(_mm512_reduce_add_ps(squares) / width + epsilon));
+        for (long i = 0; i < width; i += LANES) {
+            const __mmask16 there = first(width - i);
+            const __m512 off = _mm512_sub_ps(_mm512_maskz_loadu_ps(there, x + i), mean);
+            const __m512 weight = _mm512_maskz_loadu_ps(there, norm->weight + i);
+            const __m512 bias = _mm512_maskz_loadu_ps(there, norm->bias + i);
+            _mm512_mask_storeu_ps(y + i, there, _mm512_fmadd_ps(_mm512_mul_ps(off, scale), weight, bias));
+        }
+    }
+}
+
+/* What a sub-layer reads, and what becomes of what it says: `Residual` */
+
+static const float *before(const Step *s, const Norm *norm, const float *x, float *normed, long targets)
+{
+    if (!s->pre) return x;
+    normalise(norm, x, normed, targets, s->d_model, s->epsilon);
+    return normed;
+}
+
+static void after(const Step *s, const Norm *norm, float *x, const float *said, long targets)
+{
+    for (long i = 0; i < targets * s->d_model; i++) x[i] += said[i];
+    if (!s->pre) normalise(norm, x, x, targets, s->d_model, s->epsilon);
+}
+
+/* Keys and values, behind the queries in each row, take their place among those of the target so far. */
+static void remember(const Step *s, const Past *past, const float *rows, long targets)
+{
+    const long keys = s->heads * s->d_k, values = s->heads * s->d_v;
+    for (long t = 0; t < targets; t++, rows += 2 * keys + values)
+        for (long h = 0; h < s->heads; h++) {
+            const long place = (t * s->heads + h) * s->capacity + s->length;
+            memcpy(past->key + place * s->d_k, rows + keys + h * s->d_k, s->d_k * sizeof(float));
+            memcpy(past->value + place * s->d_v, rows + 2 * keys + h * s->d_v, s->d_v * sizeof(float));
+        }
+}
+
+/* x (targets, d_model) becomes what the last layer says; gives 0 if there is no memory */
+int step(const Step *s, const Past *pasts, float *x, int threads)
+{
+    const long targets = s->sources * s->width, keys = s->heads * s->d_k, values = s->heads * s->d_v;
+    const long widest = 2 * keys + values > s->d_ff ? 2 * keys + values : s->d_ff;
+    float *normed = malloc(targets * (s->d_model + widest + (values > s->d_model ? values : s->d_model)) * sizeof(float));
+    if (!normed) return 0;
+    float *wide = normed + targets * s->d_model, *narrow = wide + targets * widest;
+    int ok = 1;
+    for (long l = 0; ok && l < s->depth; l++) {
+        const Layer *layer = s->layers + l;
+        const Past *past = pasts + l;
+
+        const float *in = before(s, &layer->around_own, x, normed, targets);
+        ok = ok && apply(&layer->own, in, wide, targets, 0, threads);
+        remember(s, past, wide, targets);
+        const Attention own = {
+            .query = wide, .key = past->key, .value = past->value, .out = narrow,
+            .batch = targets, .heads = s->heads, .queries = 1, .length = s->length + 1, .d_k = s->d_k, .d_v = s->d_v,
+            .query_strides = {2 * keys + values, s->d_k, 0},
+            .key_strides = {s->heads * s->capacity * s->d_k, s->capacity * s->d_k, s->d_k},
+            .value_strides = {s->heads * s->capacity * s->d_v, s->capacity * s->d_v, s->d_v},
+            .scale = 1 / sqrtf((float)s->d_k),
+        };
+        attend(&own, threads);
+        ok = ok && apply(&layer->own_output, narrow, wide, targets, 0, threads);
+        after(s, &layer->around_own, x, wide, targets);
+
+        in = before(s, &layer->around_memory, x, normed, targets);
+        ok = ok && apply(&layer->query, in, wide, targets, 0, threads);
+        const Attention memory = {
+            .query = wide, .key = past->memory_key, .value = past->memory_value, .mask = s->mask, .out = narrow,
+            .batch = s->sources, .heads = s->heads, .queries = s->width, .length = s->source,
+            .d_k = s->d_k, .d_v = s->d_v,
+            .query_strides = {s->width * keys, s->d_k, keys},
+            .key_strides = {s->heads * s->source * s->d_k, s->source * s->d_k, s->d_k},
+            .value_strides = {s->heads * s->source * s->d_v, s->source * s->d_v, s->d_v},
+            .scale = own.scale,
+        };
+        attend(&memory, threads);
+        ok = ok && apply(&layer->memory_output, narrow, wide, targets, 0, threads);
+        after(s, &layer->around_memory, x, wide, targets);
+
+        in = before(s, &layer->around_feed_forward, x, normed, targets);
+        ok = ok && apply(&layer->inner, in, wide, targets, 1, threads);
+        ok = ok && apply(&layer->outer, wide, narrow, targets, 0, threads);
+        after(s, &layer->around_feed_forward, x, narrow, targets);
+    }
+    if (s->final) normalise(s->final, x, x, targets, s->d_model, s->epsilon);
+    free(normed);
+    return ok;
 }
 
 /* The best ways to go on: the highest of log(softmax(logits)) + sum over all hypotheses of a sentence */
@@ -355,7 +495,8 @@ static void some_choices(const void *job, long begin, long end)
 
 void choose(const Choice *choice, int threads)
 {
-    in_shares(some_choices, choice, choice->sentences, threads);
+    const long logits = choice->sentences * choice->width * choice->vocabulary;
+    in_shares(some_choices, choice, choice->sentences, 32 * logits, threads); /* an exponential takes as long as 32 */
 }
 
 /* Rows that take the place of others: number i becomes what number rows[i] is, in each of `parts` pieces.

@@ -30,11 +30,11 @@ FEATURES = {  # as the system names them, and the compiler
 }
 LANES, PANEL = 16, 64  # numbers in a register; outputs that are computed together
 LONGEST = 8192  # keys whose weights are put on a thread's stack
-ENOUGH = 1 << 25  # products that are worth a thread, which takes as long to begin as a million of them
-EXPONENTIAL = 32  # such products take as long as one exponential
 
 
-class _Map(ctypes.Structure):
+class Map(ctypes.Structure):
+    """A linear map, as C sees it."""
+
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("weights", "scales", "offsets", "bias")),
         *((name, ctypes.c_int32) for name in ("d_in", "d_out")),
@@ -65,9 +65,10 @@ def library() -> ctypes.CDLL | None:
     with suppress(OSError, subprocess.SubprocessError):
         found = ctypes.CDLL(str(_compiled()))
         pointer, size, count = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
-        found.linear.argtypes = [ctypes.POINTER(_Map), pointer, pointer, size, count]
+        found.linear.argtypes = [ctypes.POINTER(Map), pointer, pointer, size, count]
         found.attend.argtypes, found.attend.restype = [ctypes.POINTER(_Attention), count], None
         found.choose.argtypes, found.choose.restype = [ctypes.POINTER(_Choice), count], None
+        found.step.argtypes = [pointer, pointer, pointer, count]
         found.move.argtypes = [pointer, pointer, *([size] * 5)]
         return found
     return None
@@ -91,8 +92,11 @@ def _compiled() -> Path:
     return path
 
 
-def _threads(products: int) -> int:
-    return max(1, min(torch.get_num_threads(), products // ENOUGH))
+def there() -> ctypes.CDLL:
+    """The library, where it is known to be there."""
+    found = library()
+    assert found is not None  # noqa: S101
+    return found
 
 
 class PackedLinear:
@@ -112,23 +116,16 @@ class PackedLinear:
             -128 * steps.sum(dim=1, dtype=torch.int32),
             torch.nn.functional.pad(bias, (0, missing)),
         )
-        self._map = _Map(*(part.data_ptr() for part in self._held), d_in, d_out)
+        self.map = Map(*(part.data_ptr() for part in self._held), d_in, d_out)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(…, in) → (…, out), both float32."""
         x = x.float().contiguous()
-        y = x.new_empty(*x.shape[:-1], self._map.d_out)
+        y = x.new_empty(*x.shape[:-1], self.map.d_out)
         rows = x.shape[:-1].numel()
-        threads = _threads(rows * self._map.d_in * self._map.d_out)
-        if not _there().linear(self._map, x.data_ptr(), y.data_ptr(), rows, threads):
+        if not there().linear(self.map, x.data_ptr(), y.data_ptr(), rows, torch.get_num_threads()):
             raise MemoryError(f"no room for {x.numel():,} bytes")
         return y
-
-
-def _there() -> ctypes.CDLL:
-    found = library()
-    assert found is not None  # noqa: S101
-    return found
 
 
 def can_pack(weight: Tensor) -> bool:
@@ -167,7 +164,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
         *strides,
         1 / math.sqrt(d_k),
     )
-    _there().attend(attention, _threads(batch * heads * queries * length * (d_k + d_v)))
+    there().attend(attention, torch.get_num_threads())
     return out.transpose(1, 2)
 
 
@@ -197,7 +194,7 @@ def choose(logits: Tensor, sums: Tensor, count: int, silent: Tensor) -> tuple[Te
         *(part.data_ptr() for part in (logits, sums, silent, scores, places)),
         *(sentences, width, vocabulary, count, len(silent)),
     )
-    _there().choose(choice, _threads(EXPONENTIAL * logits.numel()))
+    there().choose(choice, torch.get_num_threads())
     return scores, places
 
 

@@ -62,6 +62,17 @@ class KeyValueCache:
         self.length = end
         return self.filled()
 
+    def extend(self, like: KeyValue) -> KeyValue:
+        """One position more, which the caller fills: all that is set aside, (batch, heads, capacity, width).
+
+        ``like`` may have no positions: it says how large the rest is.
+        """
+        if self._buffer is None or self.length == self.capacity:
+            self._set_aside(like, self.length + 1)
+        assert self._buffer is not None  # noqa: S101
+        self.length += 1
+        return self._buffer
+
     def select(self, rows: Tensor) -> None:
         """Keep these rows of the batch, in this order."""
         if self._buffer is not None:
@@ -113,12 +124,15 @@ class DecoderState:
         must share their source, which is kept only once. A target may be taken several times.
         """
         grid = rows if rows.dim() > 1 else rows[:, None]
+        flat, as_it_is = grid.flatten(), torch.arange(self.targets, device=rows.device)
+        if grid.size(1) == self.width and torch.equal(flat, as_it_is):
+            return
         sources = grid[:, 0] // self.width
         self.width = grid.size(1)
         self.memory = [layer.select(sources) for layer in self.memory]
         self.memory_mask = select_rows(self.memory_mask, sources)
         for cache in self.caches:
-            cache.select(grid.flatten())
+            cache.select(flat)
 
 
 @dataclass

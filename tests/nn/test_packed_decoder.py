@@ -1,0 +1,128 @@
+"""The decoder's step in C against the same step, layer by layer, in Python."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import TOKENS, random_tokens, small_model
+from transduce.models.precision import in_precision
+from transduce.nn import kernels
+
+pytestmark = pytest.mark.skipif(
+    kernels.library() is None, reason="no compiler, or no processor with AVX-512 VNNI"
+)
+
+
+def rounded(**changes):
+    return in_precision(small_model(**{"d_model": 32, "d_ff": 48, "heads": 2, **changes}), "int8")
+
+
+def steps(model, sources, choices):
+    """Logits of each step: some tokens, and after each of them another choice of the targets."""
+    found = []
+    with torch.inference_mode():
+        state = model.start(model.encode(sources), capacity=2)  # it has to grow
+        for number, rows in enumerate(choices):
+            tokens = (7 * torch.arange(state.targets) + number) % (TOKENS - 3) + 3
+            found.append(model.step(tokens, state))
+            if rows is not None:
+                state.select(rows)
+    return found
+
+
+def assert_close(found, expected):
+    """Both round to 8 bits: where the last bit decides the way, they are a step apart."""
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        difference = (one - other).abs()
+        assert difference.max() < 0.05 * other.abs().max()
+        assert difference.median() < 1e-4
+
+
+CHOICES = [
+    None,
+    torch.tensor([[0, 0], [1, 1], [2, 2]]),
+    None,
+    torch.tensor([[4, 5], [1, 1]]),
+    None,
+    None,
+    None,
+]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "pre"},
+        {"d_k": 32, "d_v": 16},
+        {"d_k": 16, "d_v": 48, "heads": 3},
+        {"d_model": 20, "d_k": 16, "d_v": 16, "d_ff": 36, "positions": "learned"},
+        {"norm_epsilon": 0.3},
+    ],
+)
+def test_it_is_the_step_in_python(changes):
+    model = rounded(**changes)
+    sources = random_tokens(3, 9)
+    sources[1, 6:] = model.vocabulary.pad
+    fast = model.decoder.fast_step
+    assert fast is not None
+    found = steps(model, sources, CHOICES)
+    model.decoder.fast_step = None
+    assert_close(found, steps(model, sources, CHOICES))
+
+
+def test_a_step_that_is_recorded_has_the_same_past():
+    model = rounded()
+    sources = random_tokens(2, 5)
+    tokens = torch.tensor([4, 7])
+    with torch.inference_mode():
+        states = [model.start(model.encode(sources)) for _ in range(2)]
+        record = []
+        found = [model.step(tokens, states[0]), model.step(tokens, states[0], record)]
+        expected = [model.step(tokens, states[1]) for _ in range(2)]
+    assert len(record) == model.config.decoder_layers
+    assert_close(found, expected)
+
+
+@settings(max_examples=20, deadline=None)
+@given(batch=st.integers(1, 4), length=st.integers(1, 7), seed=st.integers(0, 99))
+def test_sentences_do_not_depend_on_their_batch(batch, length, seed):
+    """Not in the last bit: each row has its own scale."""
+    model = rounded()
+    sources = random_tokens(batch, length, seed=seed)
+    together = steps(model, sources, [None] * 3)
+    with torch.inference_mode():
+        for row in range(batch):
+            state = model.start(model.encode(sources[row : row + 1]))
+            for number, logits in enumerate(together):
+                token = (7 * torch.tensor([row]) + number) % (TOKENS - 3) + 3
+                assert_close([model.step(token, state)], [logits[row : row + 1]])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"activation": "gelu"},
+        {"positions": "rotary"},
+        {"attention": "window", "window_radius": 2},
+        {"d_k": 8, "d_v": 8},
+        {"d_ff": 50},
+    ],
+)
+def test_others_go_layer_by_layer(changes):
+    model = rounded(**changes)
+    assert model.decoder.fast_step is None
+    assert len(steps(model, random_tokens(2, 5), [None, None])) == 2
+
+
+def test_what_is_too_long_goes_layer_by_layer(monkeypatch):
+    model = rounded()
+    sources = random_tokens(2, 6)
+    expected = steps(model, sources, [None] * 6)
+    monkeypatch.setattr("transduce.nn.packed_decoder.LONGEST", 4)
+    monkeypatch.setattr(
+        "transduce.nn.packed_decoder.PackedDecoder.__call__", lambda *_: pytest.fail("too long")
+    )
+    assert_close(steps(model, sources, [None] * 6), expected)
