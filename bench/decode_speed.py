@@ -2,9 +2,10 @@
 
 Each engine has a process of its own; they take turns, so that all see the same weather. Token ids go in,
 token ids come out: cutting text into tokens and joining them is left out for all. Scores are over |Y|^α
-everywhere, and each engine stops by its own rule. Three ways to batch: a sentence at a time, which gives the
-latency; 32 at a time, in the order of the text; all of them sorted by length, where each engine gets the
-batch size (and ours and CTranslate2 the number of workers) that suits it best of those tried.
+everywhere, and each engine stops by its own rule. Three ways to batch: a sentence at a time, one after the
+other, which gives the latency; 32 at a time, in the order of the text; all of them sorted by length. Each
+engine gets what suits it best of what is tried: threads, batches under way at once, and the size of sorted
+batches.
 
 make bench-decode
 """
@@ -53,6 +54,7 @@ BATCHINGS = {"1": "a sentence at a time", "32": "32 at a time", "sorted": "sorte
 HOPELESS = 5  # times slower than float32: such bf16, as on CPUs without it, takes no part
 
 Tokens = list[int]
+Way = tuple[int, int]  # batches under way at once, and threads for each
 
 
 # What is decoded
@@ -154,14 +156,20 @@ def train_small(folder: Path, steps: int) -> Path:
 class Engine(ABC):
     """A model in memory, and how it finds the best target of each source."""
 
-    workers: tuple[int, ...] = (1,)  # how many batches may be under way at once
+    def __init__(self) -> None:
+        self.threads = torch.get_num_threads()
+
+    @property
+    def ways(self) -> list[Way]:
+        """To divide the work."""
+        return sorted({(1, 1), (1, self.threads), (self.threads, 1)})
 
     def sources(self, ids: Tokens) -> Any:
         """A source in the form that the engine takes."""
         return ids
 
     @abstractmethod
-    def decode(self, batches: list[list[Any]], limits: list[int], beam: int, workers: int) -> list[Any]:
+    def decode(self, batches: list[list[Any]], limits: list[int], beam: int, way: Way) -> list[Any]:
         """What is timed: all batches; a target a source, in any form."""
 
     def ids(self, target: Any) -> Tokens:
@@ -174,11 +182,11 @@ class Transduce(Engine):
     """Ours."""
 
     def __init__(self, folder: Path, precision: str) -> None:
+        super().__init__()
         keep_memory()  # as `transduce translate` does
         self.model = artifact.load(folder, precision=cast("Precision", precision))
-        self.workers = tuple(sorted({1, torch.get_num_threads()}))
 
-    def decode(self, batches: list[list[Any]], limits: list[int], beam: int, workers: int) -> list[Any]:
+    def decode(self, batches: list[list[Any]], limits: list[int], beam: int, way: Way) -> list[Any]:
         def find(task: tuple[list[Tokens], int]) -> list[Tokens]:
             sources, limit = task
             found = beam_search(
@@ -190,6 +198,8 @@ class Transduce(Engine):
             )
             return [hypotheses[0].tokens for hypotheses in found]
 
+        workers, threads = way
+        torch.set_num_threads(max(workers, threads))
         with side_by_side(find, most=workers) as all_of:  # its processes begin and end within the time
             return [one for found in all_of(list(zip(batches, limits, strict=True))) for one in found]
 
@@ -203,6 +213,7 @@ class HuggingFace(Engine):
     """``generate`` of the Marian model."""
 
     def __init__(self, folder: Path, precision: str) -> None:
+        super().__init__()
         model = artifact.load(folder)
         self.special = model.vocabulary
         config = MarianConfig(**marian_config(model.config, model.vocabulary), attn_implementation="sdpa")
@@ -210,7 +221,12 @@ class HuggingFace(Engine):
         self.model.load_state_dict(export_marian(model))
         self.model = self.model.to(getattr(torch, precision))
 
-    def decode(self, batches: list[list[Any]], limits: list[int], beam: int, workers: int) -> list[Any]:
+    @property
+    def ways(self) -> list[Way]:
+        return [way for way in super().ways if way[0] == 1]
+
+    def decode(self, batches: list[list[Any]], limits: list[int], beam: int, way: Way) -> list[Any]:
+        torch.set_num_threads(way[1])
         special = self.special
         options: dict[str, Any] = {"length_penalty": ALPHA} if beam > 1 else {}
         found: list[Any] = []
@@ -235,19 +251,18 @@ class HuggingFace(Engine):
 
 
 class CTranslate2(Engine):
-    """Batch after batch on all threads, or a batch a thread."""
+    """Its translators."""
 
     def __init__(self, folder: Path, precision: str) -> None:
-        threads = torch.get_num_threads()
-        self.workers = tuple(sorted({1, threads}))
+        super().__init__()
         self.translators = {
-            count: ctranslate2.Translator(
+            (workers, threads): ctranslate2.Translator(
                 str(folder / "ctranslate2"),
                 compute_type=precision,
-                inter_threads=count,
-                intra_threads=threads // count,
+                inter_threads=workers,
+                intra_threads=threads,
             )
-            for count in self.workers
+            for workers, threads in self.ways
         }
         vocabulary = artifact.read_header(folder).vocabulary
         self.end = f"<{vocabulary.eos}>"
@@ -256,9 +271,9 @@ class CTranslate2(Engine):
     def sources(self, ids: Tokens) -> Any:
         return [f"<{token}>" for token in ids[:-1]]  # it ends them itself
 
-    def decode(self, batches: list[list[Any]], limits: list[int], beam: int, workers: int) -> list[Any]:
+    def decode(self, batches: list[list[Any]], limits: list[int], beam: int, way: Way) -> list[Any]:
         under_way = [
-            self.translators[workers].translate_batch(
+            self.translators[way].translate_batch(
                 sources,
                 beam_size=beam,
                 length_penalty=ALPHA if beam > 1 else 0.0,
@@ -302,7 +317,7 @@ class Question:
     batching: str
     sentences: int
     tokens: int = 0  # a batch, where all are sorted
-    workers: int = 1
+    way: Way = (1, 1)
 
 
 @dataclass(frozen=True)
@@ -323,11 +338,11 @@ class Runner:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
-        self.workers: tuple[int, ...] = ()
+        self.ways: list[Way] = []
 
     def wait(self) -> None:
         """Until it is ready."""
-        self.workers = self._read()
+        self.ways = [(workers, threads) for workers, threads in self._read()]
 
     def ask(self, question: Question) -> Answer:
         assert self.process.stdin
@@ -351,7 +366,7 @@ def run(name: str, folder: Path) -> None:
     engine_name, precision = name.removesuffix(WIDE).split(", ")
     lacks_announced_instructions()
     engine, task = ENGINES[engine_name](folder, precision), Task.read(folder)
-    print(json.dumps(engine.workers), flush=True)
+    print(json.dumps(engine.ways), flush=True)
     for line in sys.stdin:
         print(json.dumps(asdict(answer(engine, task, Question(**json.loads(line))))), flush=True)
 
@@ -361,7 +376,9 @@ def answer(engine: Engine, task: Task, asked: Question) -> Answer:
     sources = [[engine.sources(task.sources[row]) for row in rows] for rows in batches]
     limits = [task.limit(rows) for rows in batches]
     found: list[Any] = []
-    taken = seconds(lambda: found.extend(engine.decode(sources, limits, asked.beam, asked.workers)))
+    taken = seconds(
+        lambda: found.extend(engine.decode(sources, limits, asked.beam, (asked.way[0], asked.way[1])))
+    )
     targets: list[Tokens] = [[] for _ in range(asked.sentences)]
     for row, target in zip((row for rows in batches for row in rows), found, strict=True):
         targets[row] = engine.ids(target)
@@ -399,13 +416,14 @@ def race(runners: dict[str, Runner], questions: dict[str, Question], rounds: int
     }
 
 
-def best_batching(runner: Runner, beam: int, sentences: int, tried: tuple[int, ...]) -> Question:
-    """The fastest way to decode all of them; warms up, too."""
+def best_way(runner: Runner, beam: int, batching: str, sentences: int, tried: tuple[int, ...]) -> Question:
+    """The fastest to decode all of them; warms up, too."""
     found = {}
-    for tokens in tried:
-        for workers in runner.workers:
-            question = Question(beam, "sorted", sentences, tokens, workers)
-            found[question] = runner.ask(question).seconds
+    for tokens in tried if batching == "sorted" else (0,):
+        for way in runner.ways:
+            if way[0] == 1 or batching != "1":  # which is one after the other
+                question = Question(beam, batching, sentences, tokens, way)
+                found[question] = runner.ask(question).seconds
     return min(found, key=lambda question: found[question])
 
 
@@ -433,14 +451,10 @@ class Section:
             runner.wait()
         ratios: dict[str, list[str]] = {batching: [] for batching in BATCHINGS}
         for search, beam in BEAMS.items():
-            questions = self.questions(runners, beam)
+            self.leave_out_the_hopeless(runners, beam)
             for batching in BATCHINGS:
-                asked = {
-                    name: question
-                    if batching == "sorted"
-                    else Question(beam, batching, self.sentences[batching])
-                    for name, question in questions.items()
-                }
+                tried, count = TRIED[:2] if self.args.quick else TRIED, self.sentences[batching]
+                asked = {name: best_way(one, beam, batching, count, tried) for name, one in runners.items()}
                 speeds = race(runners, asked, self.args.rounds)
                 self.table(search, batching, speeds, asked)
                 ratios[batching] += self.ratios(search, batching, speeds)
@@ -448,9 +462,8 @@ class Section:
             runner.stop()
         return [line for lines in ratios.values() for line in lines]
 
-    def questions(self, runners: dict[str, Runner], beam: int) -> dict[str, Question]:
-        """The best way of each engine for all sentences; bf16 that takes forever is left out."""
-        tried = TRIED[:2] if self.args.quick else TRIED
+    def leave_out_the_hopeless(self, runners: dict[str, Runner], beam: int) -> None:
+        """Such as bf16 where the processor lacks it."""
         few = self.sentences["32"]
         for name in [name for name in runners if name.endswith("bfloat16")]:
             question = Question(beam, "32", min(8, few))
@@ -459,10 +472,6 @@ class Section:
             if slow > HOPELESS * quick:
                 print(f"  {name} takes no part: it is {slow / quick:.0f}× slower than float32", flush=True)
                 runners.pop(name).stop()
-        return {
-            name: best_batching(runner, beam, self.sentences["sorted"], tried)
-            for name, runner in runners.items()
-        }
 
     def table(self, search: str, batching: str, speeds: dict[str, Speed], asked: dict[str, Question]) -> None:
         print(f"\n  {self.label}, {search}, {BATCHINGS[batching]}, {self.sentences[batching]} sentences")
@@ -472,6 +481,7 @@ class Section:
             + ("     BLEU" if scored else "")
             + ("  ms a sentence" if batching == "1" else "")
             + ("  tokens a batch" if batching == "sorted" else "")
+            + "  batches × threads"
         )
         first = next(iter(speeds.values())).last.targets
         for name, speed in speeds.items():
@@ -483,9 +493,9 @@ class Section:
             if batching == "1":
                 line += f"{1000 / speed.sentences:15.1f}"
             if batching == "sorted":
-                workers = asked[name].workers
-                line += f"{asked[name].tokens:16,}" + (f" × {workers} workers" if workers > 1 else "")
-            print(line, flush=True)
+                line += f"{asked[name].tokens:16,}"
+            workers, threads = asked[name].way
+            print(f"{line}{workers:10} × {threads}", flush=True)
 
     def bleu(self, targets: list[Tokens]) -> float:
         tokenizer = artifact.load_tokenizer(self.folder)

@@ -18,7 +18,7 @@ enum {
     MOST_THREADS = 64,
 };
 
-long enough = 1 << 25; /* products that are worth a thread: it takes as long to begin as a million of them */
+long enough = 1 << 24; /* products that are worth a thread: it takes as long to begin as a million of them */
 
 static inline __mmask16 first(long count) /* lanes, of as many as there are left */
 {
