@@ -7,16 +7,14 @@ import torch
 from torch import Tensor
 
 from transduce.config import Vocabulary
-from transduce.decoding.candidates import Candidates, Chooser, choose_best, choose_next
-from transduce.decoding.hypotheses import Beams, Hypothesis
+from transduce.decoding.candidates import Chooser, choose_best, choose_next
+from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis
 from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
 from transduce.decoding.rules import Rule, silent_tokens, unspeakable
 from transduce.decoding.trace import Trace, Tracer
 from transduce.errors import ConfigError
 from transduce.models.protocol import SequenceModel
 from transduce.nn.kernels import can_choose
-
-ROOM = 256  # tokens for which it is set aside; most limits are lower, and what is longer gets more
 
 
 @torch.inference_mode()
@@ -48,14 +46,14 @@ def beam_search(
     tracer = Tracer(trace, search.penalty) if trace is not None else None
     forbid = (unspeakable(model.vocabulary), *rules)
     silent = torch.tensor(silent_tokens(model.vocabulary))
-    state = model.start(model.encode(source), min(max(max_lengths, default=1), ROOM))
+    state = model.start(model.encode(source), max(max_lengths, default=1))
     last = source.new_full((len(source),), model.vocabulary.bos)
     while search.beams.sentences:
         beams = search.beams
         seen: list[Tensor] | None = [] if coverage else None
         logits = model.step(last, state, seen).float().view(*beams.sums.shape, -1)
         if seen is not None and beams.coverage is not None:
-            beams.coverage += _mean_attention(seen).view_as(beams.coverage)
+            beams.coverage = beams.coverage + _mean_attention(seen).view_as(beams.coverage)
         wanted = min(2 * beam, logits[0].numel())  # each hypothesis ends in one way: enough of these do not
         if not rules and choose is choose_best and can_choose(logits, wanted):
             chosen = choose_next(logits, beams, wanted, silent)
@@ -101,44 +99,54 @@ class _Search:
 
         Gives the rows of the state from which those come that go on: (sentences, width).
         """
-        width = self.beams.sums.size(1)
-        grown = self.beams.grow(chosen.parents, chosen.tokens, chosen.sums)
-        ends = chosen.tokens == self.eos
-        for row, rank in ends[:, : self.beam].nonzero().tolist():
-            self._finish(grown, row, rank, ended=True)
+        width, ends = self.beams.sums.size(1), chosen.tokens == self.eos
+        some_end = bool(ends.any())
+        if some_end:
+            ended = self.beams.grow(chosen)
+            for row, rank in ends[:, : self.beam].nonzero().tolist():
+                self._finish(ended, row, rank, ended=True)
         going_on = min(self.beam, chosen.tokens.size(1) - width)
-        order = ends.int().argsort(dim=1, stable=True)[:, :going_on]
+        order = (ends.int().argsort(dim=1, stable=True) if some_end else chosen.ranks)[:, :going_on]
         if going_on == width > 1:
             order = order.gather(1, _settle(chosen.parents.gather(1, order)))
         if tracer:
             tracer.note(chosen, ends[:, : self.beam], order)
-        highest, length = grown.sums.gather(1, order).amax(dim=1).tolist(), grown.length
-        going = [
-            (length < self.max_lengths[sentence] and len(self.done[sentence]) < self.beam)
-            or not self._is_done(grown, row, order, highest[row])
-            for row, sentence in enumerate(grown.sentences)
-        ]
-        kept = _closed_up(going)
-        sentences = torch.tensor(kept, dtype=torch.long, device=order.device)
-        order = order[sentences]
-        self.beams = grown.take(sentences, order)
-        return sentences[:, None] * width + chosen.parents[sentences].gather(1, order)
+        chosen = chosen.take(order)
+        grown, origin = self.beams.grow(chosen), chosen.rows * width + chosen.parents
+        kept = self._kept(grown)
+        if kept != list(range(len(kept))) or len(kept) < len(grown.sentences):
+            rows = torch.tensor(kept, dtype=torch.long, device=order.device)
+            grown, origin = grown.take(rows), origin[rows]
+        self.beams = grown
+        return origin
 
-    def _is_done(self, grown: Beams, row: int, order: Tensor, highest: float) -> bool:
+    def _kept(self, grown: Beams) -> list[int]:
+        """The rows of sentences that are not done."""
+        length, enough = grown.length, self.beam
+        going = [
+            length < self.max_lengths[sentence] and len(self.done[sentence]) < enough
+            for sentence in grown.sentences
+        ]
+        if not all(going):
+            highest = grown.sums.amax(dim=1).tolist()
+            going = [sure or not self._is_done(grown, row, highest[row]) for row, sure in enumerate(going)]
+        return _closed_up(going)
+
+    def _is_done(self, grown: Beams, row: int, highest: float) -> bool:
         """Whether nothing better can come for a sentence that has ``beam`` targets, or is at its greatest
         length, where what is under way is taken as it is.
         """
         sentence, length = grown.sentences[row], grown.length
         done, most = self.done[sentence], self.max_lengths[sentence]
         if length >= most:
-            self._cut_off(grown, row, order[row].tolist())
+            self._cut_off(grown, row)
             return True
         # Sums only fall; the penalty of a length to come that flatters them most is at one of its ends.
         best = highest / max(self.penalty(length + 1), self.penalty(most))
         return self.beam == 1 or done[-1].score >= best
 
-    def _cut_off(self, grown: Beams, row: int, ranks: list[int]) -> None:
-        sentence = grown.sentences[row]
+    def _cut_off(self, grown: Beams, row: int) -> None:
+        sentence, ranks = grown.sentences[row], range(grown.sums.size(1))
         if self.beam == 1 and self.done[sentence]:
             return
         whole = [rank for rank in ranks if self.complete(sentence, grown.tokens[row, rank].tolist())]

@@ -1,26 +1,16 @@
 """Which tokens could come next: the best few of all hypotheses of a sentence."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.decoding.hypotheses import Beams
+from transduce.decoding.hypotheses import Beams, Candidates
 from transduce.nn import kernels
 
 BLOCK = 64  # tokens, or so
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Ways to go on, best first: (sentences, n) each."""
-
-    sums: Tensor  # of log-probabilities, with the new token
-    parents: Tensor  # which hypothesis of the sentence goes on
-    tokens: Tensor
 
 
 # From the log-probabilities of the next token, (sentences, width, vocabulary), in which what must not be said

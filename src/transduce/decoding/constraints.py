@@ -6,8 +6,8 @@ from itertools import chain, zip_longest
 import torch
 from torch import Tensor
 
-from transduce.decoding.candidates import Candidates, choose_best
-from transduce.decoding.hypotheses import Beams
+from transduce.decoding.candidates import choose_best
+from transduce.decoding.hypotheses import Beams, Candidates
 
 Phrase = Sequence[int]
 

@@ -9,6 +9,29 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
+class Candidates:
+    """Ways to go on, best first: (sentences, n) each."""
+
+    sums: Tensor  # of log-probabilities, with the new token
+    parents: Tensor  # which hypothesis of the sentence goes on
+    tokens: Tensor
+
+    @property
+    def rows(self) -> Tensor:
+        """The numbers of the sentences, (sentences, 1)."""
+        return torch.arange(len(self.sums), device=self.sums.device)[:, None]
+
+    @property
+    def ranks(self) -> Tensor:
+        """0, 1, … for each sentence."""
+        return torch.arange(self.sums.size(1), device=self.sums.device).expand_as(self.sums)
+
+    def take(self, order: Tensor) -> "Candidates":
+        """Those of these ranks, (sentences, n)."""
+        return Candidates(*(part.gather(1, order) for part in (self.sums, self.parents, self.tokens)))
+
+
+@dataclass(frozen=True)
 class Hypothesis:
     """A target that was found."""
 
@@ -51,25 +74,29 @@ class Beams:
         """How many tokens each has said."""
         return self.tokens.size(2)
 
-    def grow(self, parents: Tensor, tokens: Tensor, sums: Tensor) -> "Beams":
-        """One token more: from which hypotheses, which tokens, with which sums; (sentences, n) each."""
-        rows = torch.arange(len(parents), device=parents.device)[:, None]
-        steps = sums - self.sums[rows, parents]
+    def grow(self, new: Candidates) -> "Beams":
+        """One token more."""
+
+        def of_parents(held: Tensor) -> Tensor:
+            if held.size(1) == 1:  # which is everyone's parent
+                return held.expand(-1, new.parents.size(1), *held.shape[2:])
+            return held[new.rows, new.parents]
+
+        steps = new.sums - of_parents(self.sums)
         return Beams(
             self.sentences,
-            sums,
-            torch.cat([self.tokens[rows, parents], tokens[:, :, None]], dim=2),
-            torch.cat([self.steps[rows, parents], steps[:, :, None]], dim=2),
-            None if self.coverage is None else self.coverage[rows, parents],
+            new.sums,
+            torch.cat([of_parents(self.tokens), new.tokens[:, :, None]], dim=2),
+            torch.cat([of_parents(self.steps), steps[:, :, None]], dim=2),
+            None if self.coverage is None else of_parents(self.coverage),
         )
 
-    def take(self, sentences: Tensor, order: Tensor) -> "Beams":
-        """Of these sentences, (n,), these hypotheses, (n, width)."""
-        rows = sentences[:, None]
+    def take(self, rows: Tensor) -> "Beams":
+        """These sentences, (n,)."""
         return Beams(
-            [self.sentences[row] for row in sentences.tolist()],
-            self.sums[rows, order],
-            self.tokens[rows, order],
-            self.steps[rows, order],
-            None if self.coverage is None else self.coverage[rows, order],
+            [self.sentences[row] for row in rows.tolist()],
+            self.sums[rows],
+            self.tokens[rows],
+            self.steps[rows],
+            None if self.coverage is None else self.coverage[rows],
         )

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transduce.decoding.hypotheses import Beams, Hypothesis
+from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis
 from transduce.decoding.rules import Rule, unspeakable
 from transduce.models.protocol import SequenceModel
 
@@ -60,7 +60,7 @@ def sample(
     beams = Beams.start(source, covering=False)
     every = torch.arange(len(source), device=source.device).repeat_interleave(count)
     # Each draw is a sentence of its own here: none gives way to another.
-    beams = beams.take(every, torch.zeros_like(every)[:, None])
+    beams = beams.take(every)
     luck = _uniform(draws, max_lengths, count).to(source.device)
     forbid = (unspeakable(special), *rules)
     last = torch.full_like(every, special.bos)
@@ -76,7 +76,7 @@ def sample(
         stuck = total[:, 0].isnan().tolist()
         drawn = drawn.clamp(max=below.size(1) - 1)
         sums = beams.sums + scores[:, 0].gather(1, drawn) - normaliser
-        beams = beams.grow(torch.zeros_like(drawn), drawn, sums)
+        beams = beams.grow(Candidates(sums, torch.zeros_like(drawn), drawn))
         going = []
         for row, (sentence, token) in enumerate(zip(beams.sentences, drawn[:, 0].tolist(), strict=True)):
             if stuck[row]:
@@ -88,7 +88,7 @@ def sample(
             else:
                 going.append(row)
         keep = torch.tensor(going, dtype=torch.long, device=source.device)
-        beams, luck = beams.take(keep, torch.zeros_like(keep)[:, None]), luck[keep]
+        beams, luck = beams.take(keep), luck[keep]
         last = beams.tokens[:, 0, -1]
         state.select(keep)
     return [sorted(found, key=lambda one: -one.score) for found in done]

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 from torch import Tensor
 
-from transduce.decoding.candidates import Candidates
+from transduce.decoding.hypotheses import Candidates
 from transduce.decoding.penalties import LengthPenalty
 
 Fate = Literal["kept", "ended", "pruned"]

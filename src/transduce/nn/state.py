@@ -8,6 +8,8 @@ from torch import Tensor
 
 from transduce.nn.kernels import move_rows
 
+ROOM = 256  # positions, at most, for which it is set aside beforehand; what becomes longer gets more
+
 
 class KeyValue(NamedTuple):
     """Keys and values of one attention layer, split into heads."""
@@ -47,7 +49,7 @@ class KeyValueCache:
     """The keys and values of all positions so far, in memory set aside beforehand."""
 
     def __init__(self, capacity: int) -> None:
-        self.capacity = max(capacity, 1)
+        self.capacity = min(max(capacity, 1), ROOM)
         self.length = 0
         self._buffer: KeyValue | None = None
 
