@@ -20,7 +20,7 @@ def lacks_announced_instructions() -> bool:
 
     Some virtual machines announce the matrix instructions of newer processors (AMX), and end whoever uses
     them. Where they are announced, a copy of this process tries them first; if it is ended, oneDNN, which
-    torch computes products of bfloat16 and 8-bit numbers with, is told to do without.
+    torch computes products of bfloat16 numbers with, is told to do without.
     """
     if "ONEDNN_MAX_CPU_ISA" in os.environ or not announces("amx_tile"):
         return False

@@ -9,6 +9,8 @@ from toys import Toy, exhaustive
 from builders import random_tokens, small_model
 from transduce.decoding.beam import beam_search
 from transduce.decoding.penalties import paper_penalty, plain_penalty
+from transduce.errors import TransduceError
+from transduce.nn import kernels
 
 
 @settings(max_examples=40)
@@ -93,3 +95,14 @@ def test_penalties():
     assert paper_penalty(0.6)(7) == pytest.approx(2**0.6)
     assert plain_penalty(1.0)(7) == 7.0
     assert math.isclose(plain_penalty(0.0)(9), 1.0)
+
+
+@pytest.mark.parametrize("by_kernel", [True, False])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_model_without_numbers_is_named(beam, by_kernel, monkeypatch):
+    if not by_kernel:
+        monkeypatch.setattr(kernels, "library", lambda: None)
+    model = small_model()
+    model.decoder.layers[0].feed_forward.inner.weight.data.fill_(1e38)
+    with pytest.raises(TransduceError, match="no numbers for the next token; its weights are damaged"):
+        beam_search(model, random_tokens(2, 5), [6, 6], beam=beam)

@@ -1,5 +1,6 @@
 """The kernels in C, each against the line of Python that says what it computes."""
 
+import copy
 import ctypes
 import subprocess
 from contextlib import contextmanager
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from transduce.nn import kernels
+from transduce.nn import packed_decoder as pd
 from transduce.nn.attention import scaled_dot_product_attention
-from transduce.nn.kernels import PackedLinear
+from transduce.nn.kernels import Map, PackedLinear
 from transduce.nn.state import select_rows
 
 needs_library = pytest.mark.skipif(
@@ -56,18 +58,14 @@ def test_a_product_is_that_of_the_rounded_numbers(seed, rows, d_in, d_out, threa
     """Exactly: the sums of products of whole numbers have no error."""
     torch.manual_seed(seed)
     x, weight, bias = torch.randn(rows, d_in), torch.randn(d_out, d_in), torch.randn(d_out)
-    scales, steps = rounded(x)
-    weight_scales, weight_steps = rounded(weight)
+    most = x.abs().amax(dim=1, keepdim=True)
+    scales, steps = most / 127, (x * (127 / most)).round()
+    weight_scales = weight.abs().amax(dim=1, keepdim=True) / 127
+    weight_steps = (weight / weight_scales).round()
     expected = (steps.long() @ weight_steps.long().t()).float() * (scales * weight_scales.t()) + bias
     with shared_by(threads):
         found = PackedLinear(weight, bias)(x)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def rounded(x):
-    """To 127 steps on either side, a scale for each row."""
-    scales = x.abs().amax(dim=1, keepdim=True) / 127
-    return scales, (x / scales).round()
 
 
 @needs_library
@@ -122,23 +120,97 @@ def test_attention_stands_scores_far_apart():
 
 
 @needs_library
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_what_is_no_number_stays_none(bad):
+    x, weight = torch.randn(3, 16), torch.randn(5, 16)
+    x[1, 4] = bad
+    found = PackedLinear(weight, None)(x)
+    assert found.isnan().all(dim=1).tolist() == [False, True, False]
+    query, key, value = (torch.randn(2, 1, 3, 16) for _ in range(3))
+    value[1, 0, 2] = bad
+    assert kernels.attend(query, key, value).isfinite().flatten(1).all(dim=1).tolist() == [True, False]
+    key[1, 0, 2] = bad
+    assert kernels.attend(query, key, value).isnan().flatten(1).any(dim=1).tolist() == [False, True]
+    logits = torch.randn(2, 2, 30)
+    logits[1, 1, 7] = bad
+    scores, _ = kernels.choose(logits, torch.zeros(2, 2), 3, torch.tensor([0]))
+    assert scores.isnan().all(dim=1).tolist() == [False, bad != -torch.inf]
+
+
+@needs_library
+def test_probabilities_are_never_above_one():
+    logits = torch.randn(200, 1, 50)
+    logits[:, 0, 9] = 40 + torch.rand(200)
+    scores, _ = kernels.choose(logits, torch.zeros(200, 1), 1, torch.tensor([0]))
+    assert scores.max() <= 0
+
+
+@needs_library
+def test_exponentials_are_right_to_the_last_bits():
+    """Each key has a value of its own: the weights themselves come out."""
+    length = 16
+    query, key = torch.zeros(1, 1, 1, 16), torch.zeros(1, 1, length, 16)
+    query[..., 0], key[..., 0] = 4.0, torch.linspace(-60, 0, length)
+    value = torch.eye(length)[None, None]
+    expected = scaled_dot_product_attention(query.double(), key.double(), value.double()).values
+    torch.testing.assert_close(kernels.attend(query, key, value).double(), expected, rtol=1e-6, atol=0)
+
+
+@needs_library
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    "change",
     [
-        (lambda q, k, v, m: (q.double(), k.double(), v.double(), m), "other numbers"),
-        (lambda q, k, v, m: (q[..., :8], k[..., :8], v, m), "narrow heads"),
-        (lambda q, k, v, m: (q, k.mT.contiguous().mT, v, m), "keys side by side"),
-        (lambda q, k, v, m: (q, k, v, torch.ones(2, 1, 1, 5, dtype=torch.bool)), "a mask for each query"),
+        lambda q, k, v, m: (q.double(), k.double(), v.double(), m),
+        lambda q, k, v, m: (q[..., :8], k[..., :8], v, m),
+        lambda q, k, v, m: (q, k, v[..., :8], m),
+        lambda q, k, v, m: (q, k.mT.contiguous().mT, v, m),
+        lambda q, k, v, m: (q, k[:1], v[:1], m[:1]),
+        lambda q, k, v, m: (q, k[:, :1], v[:, :1], m),
+        lambda q, k, v, m: (q, k[..., :16].repeat(1, 1, 1, 2), v, m),
+        lambda q, k, v, m: (q, k, v.repeat(1, 1, 2, 1), m),
+        lambda q, k, v, m: (q[0], k[0], v[0], None),
+        lambda q, k, v, m: (q, k, v, m.float()),
+        lambda q, k, v, m: (q, k, v, m.expand(2, 1, 3, 5)),
+        lambda q, k, v, m: (q, k, v, m.repeat(1, 1, 1, 2)[..., ::2]),
+        lambda q, k, v, m: (q, *(torch.zeros(2, 3, kernels.LONGEST + 1, 16) for _ in "kv"), None),
     ],
 )
-def test_what_it_is_not_for(change, reason):
-    query, key, value = (torch.randn(2, 3, 5 if n else 1, 16) for n in range(3))
-    assert kernels.can_attend(query, key, value, None)
-    mask = torch.ones(2, 1, 5, 5, dtype=torch.bool)
-    query, key, value, mask = change(query, key, value, None if reason != "a mask for each query" else mask)
-    if reason == "a mask for each query":
-        mask = mask.expand(2, 1, 3, 5)
-    assert not kernels.can_attend(query, key, value, mask)
+def test_what_attention_is_not_for(change):
+    query, key, value = torch.randn(2, 3, 1, 16), torch.randn(2, 3, 5, 16), torch.randn(2, 3, 5, 16)
+    mask = torch.ones(2, 1, 1, 5, dtype=torch.bool)
+    assert kernels.can_attend(query, key, value, mask)
+    assert not kernels.can_attend(*change(query, key, value, mask))
+
+
+@needs_library
+def test_what_the_others_are_not_for():
+    logits = torch.randn(2, 3, 8)
+    assert kernels.can_choose(logits, 24)
+    assert not kernels.can_choose(logits, 25)
+    assert not kernels.can_choose(logits.transpose(1, 2), 3)
+    assert not kernels.can_choose(logits.double(), 3)
+    assert kernels.can_choose(logits[:0], 3)
+    held, rows = torch.randn(4, 2, 5, 3), torch.tensor([0, 3])
+    assert not kernels.move_rows(held.transpose(1, 2), rows, 1)
+    for row in (-1, 4, 500):
+        assert not kernels.move_rows(held, torch.tensor([0, row]), 5)
+    with pytest.raises(ValueError, match="takes 16 numbers, not 12"):
+        PackedLinear(torch.randn(8, 16), None)(torch.randn(2, 12))
+
+
+@needs_library
+def test_copies_compute_the_same():
+    packed, x = PackedLinear(torch.randn(8, 16), torch.randn(8)), torch.randn(2, 16)
+    copied = copy.deepcopy(packed)
+    assert copied.map.weights != packed.map.weights
+    assert torch.equal(copied(x), packed(x))
+
+
+@needs_library
+def test_both_sides_mean_the_same_structures():
+    declared = (Map, kernels._Attention, kernels._Choice, pd._Norm, pd._Layer, pd._Past, pd._Step)
+    sizes = (ctypes.c_long * len(declared)).in_dll(kernels.there(), "sizes")
+    assert list(sizes) == [ctypes.sizeof(one) for one in declared]
 
 
 @needs_library
@@ -207,10 +279,8 @@ def test_rows_move_as_an_index_says_or_not_at_all(seed, rows, filled, dtype):
 @needs_library
 def test_it_is_compiled_once(afresh, monkeypatch):
     assert kernels.library() is not None
-    made = list(afresh.rglob("*"))
-    assert [path.name for path in made if path.is_file()] == [
-        path.name for path in made if path.suffix == ".so"
-    ]
+    (made,) = (path for path in afresh.rglob("*") if path.is_file())
+    assert made.suffix == ".so"
     kernels.library.cache_clear()
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("compiled again"))
     assert kernels.library() is not None
@@ -236,3 +306,40 @@ def test_a_folder_that_cannot_be_written_is_no_failure(afresh, monkeypatch):
     (afresh / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(afresh / "file"))
     assert kernels.library() is None
+
+
+@needs_library
+def test_a_folder_that_others_may_write_is_not_trusted(afresh):
+    (afresh / "transduce").mkdir()
+    (afresh / "transduce").chmod(0o777)
+    assert kernels.library() is None
+    (afresh / "transduce").chmod(0o700)
+    kernels.library.cache_clear()
+    assert kernels.library() is not None
+
+
+@needs_library
+@pytest.mark.parametrize("compiler", ["", "cc -O2"])
+def test_the_compiler_may_have_options(afresh, monkeypatch, compiler):
+    monkeypatch.setenv("CC", compiler)
+    assert kernels.library() is not None
+
+
+@needs_library
+def test_what_was_cut_off_is_compiled_again(afresh):
+    assert kernels.library() is not None
+    (made,) = afresh.rglob("*.so")
+    made.unlink()
+    made.write_bytes(b"")
+    kernels.library.cache_clear()
+    assert kernels.library() is not None
+
+
+def test_there_may_be_no_home(monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(kernels.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    kernels.library.cache_clear()
+    try:
+        assert kernels.library() is None
+    finally:
+        kernels.library.cache_clear()

@@ -1,5 +1,7 @@
 """The decoder's step in C against the same step, layer by layer, in Python."""
 
+import copy
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from builders import TOKENS, random_tokens, small_model
 from transduce.models.precision import in_precision
 from transduce.nn import kernels
+from transduce.nn.packed_decoder import PackedDecoder
 
 pytestmark = pytest.mark.skipif(
     kernels.library() is None, reason="no compiler, or no processor with AVX-512 VNNI"
@@ -60,6 +63,7 @@ CHOICES = [
         {"d_k": 16, "d_v": 48, "heads": 3},
         {"d_model": 20, "d_k": 16, "d_v": 16, "d_ff": 36, "positions": "learned"},
         {"norm_epsilon": 0.3},
+        {"norm_epsilon": 0.3, "norm": "pre"},
     ],
 )
 def test_it_is_the_step_in_python(changes):
@@ -89,7 +93,7 @@ def test_a_step_that_is_recorded_has_the_same_past():
 @settings(max_examples=20, deadline=None)
 @given(batch=st.integers(1, 4), length=st.integers(1, 7), seed=st.integers(0, 99))
 def test_sentences_do_not_depend_on_their_batch(batch, length, seed):
-    """Not in the last bit: each row has its own scale."""
+    """Each row has its own scale; a step of rounding may still go another way."""
     model = rounded()
     sources = random_tokens(batch, length, seed=seed)
     together = steps(model, sources, [None] * 3)
@@ -115,6 +119,32 @@ def test_others_go_layer_by_layer(changes):
     model = rounded(**changes)
     assert model.decoder.fast_step is None
     assert len(steps(model, random_tokens(2, 5), [None, None])) == 2
+
+
+def test_in_training_there_is_dropout():
+    model = rounded(dropout=0.5).train()
+    torch.manual_seed(0)
+    one, other = (steps(model, random_tokens(2, 5), [None])[0] for _ in range(2))
+    assert not torch.equal(one, other)
+
+
+def test_copies_and_models_in_other_numbers_point_nowhere_else():
+    model = rounded()
+    sources = random_tokens(2, 5)
+    expected = steps(model, sources, [None] * 3)
+    copied = copy.deepcopy(model)
+    assert_close(steps(copied.double(), sources, [None] * 3), expected)
+    for parameter in copied.parameters():
+        parameter.data.fill_(torch.nan)
+    del copied
+    assert_close(steps(model, sources, [None] * 3), expected)
+
+
+def test_layers_of_different_sizes_go_one_by_one():
+    decoder = rounded().decoder
+    assert PackedDecoder.suits(decoder)
+    decoder.layers[1] = rounded(d_ff=64).decoder.layers[1]
+    assert not PackedDecoder.suits(decoder)
 
 
 def test_what_is_too_long_goes_layer_by_layer(monkeypatch):

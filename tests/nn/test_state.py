@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.nn.state import KeyValue, KeyValueCache
+from transduce.nn.state import DecoderState, KeyValue, KeyValueCache
 
 actions = st.lists(
     st.integers(1, 3).map(lambda n: ("append", n))
@@ -35,3 +35,15 @@ def test_memory_is_set_aside_once():
     for _ in range(9):
         last = cache.append(KeyValue(torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 1, 2)))
     assert last.key.data_ptr() == first.key.data_ptr()
+
+
+def test_targets_that_stay_may_part_from_each_other():
+    """The same rows in another shape: two targets of each source become targets of sources of their own."""
+    memory = KeyValue(torch.randn(3, 1, 4, 2), torch.randn(3, 1, 4, 2))
+    mask = torch.ones(3, 1, 1, 4, dtype=torch.bool)
+    state = DecoderState([memory], mask, [KeyValueCache(5)], width=2)
+    state.caches[0].append(KeyValue(torch.randn(6, 1, 1, 2), torch.randn(6, 1, 1, 2)))
+    before = memory.key.clone()
+    state.select(torch.arange(6))
+    assert (state.width, state.targets) == (1, 6)
+    assert torch.equal(state.memory[0].key, before.repeat_interleave(2, dim=0))

@@ -12,7 +12,7 @@ from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis
 from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
 from transduce.decoding.rules import Rule, silent_tokens, unspeakable
 from transduce.decoding.trace import Trace, Tracer
-from transduce.errors import ConfigError
+from transduce.errors import ConfigError, TransduceError
 from transduce.models.protocol import SequenceModel
 from transduce.nn.kernels import can_choose
 
@@ -62,6 +62,11 @@ def beam_search(
             for rule in forbid:
                 rule(scores, beams)
             chosen = choose(scores, beams, wanted)
+        if chosen.sums.isnan().any():
+            raise TransduceError(
+                "the model finds no numbers for the next token",
+                "its weights are damaged, or too large for this precision",
+            )
         rows = search.extend(chosen, tracer)
         last = search.beams.tokens[:, :, -1].flatten()
         state.select(rows)

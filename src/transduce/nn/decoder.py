@@ -121,7 +121,7 @@ class Decoder(nn.Module):
 
         ``record`` receives each layer's attention to the source: (sources, heads, width, source).
         """
-        if self.fast_step and record is None and self.fast_step.fits(state):
+        if self.fast_step and record is None and not self.training and self.fast_step.fits(state):
             return self.fast_step(x, state)
         for layer, memory, cache in zip(self.layers, state.memory, state.caches, strict=True):
             x = layer.step(x, memory, state.memory_mask, cache, record)

@@ -24,6 +24,7 @@ class Int8Linear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None, *, seven_bits: bool = False) -> None:
         """weight (out, in), bias (out,)."""
         super().__init__()
+        self.shape = tuple(weight.shape)
         self._product = (
             PackedLinear(weight, bias) if can_pack(weight) else TorchLinear(weight, bias, seven_bits)
         )

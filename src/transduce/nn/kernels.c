@@ -65,7 +65,7 @@ static void in_shares(Work *work, const void *job, long count, long products, in
 /* e^x for x <= 0, to the last bit or two: 2^n e^r with |r| <= ln(2) / 2, and a polynomial for e^r */
 static inline __m512 exp16(__m512 x)
 {
-    x = _mm512_max_ps(x, _mm512_set1_ps(-87.0f));
+    x = _mm512_max_ps(_mm512_set1_ps(-87.0f), x); /* in this order, NaN stays NaN */
     const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
     __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x); /* ln(2) in two parts: */
     r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);     /* n times the first is exact */
@@ -102,8 +102,16 @@ typedef struct {
 static float to_bytes(const float *x, long width, uint8_t *bytes)
 {
     __m512 most = _mm512_setzero_ps();
-    for (long i = 0; i < width; i += LANES)
-        most = _mm512_max_ps(most, _mm512_abs_ps(_mm512_maskz_loadu_ps(first(width - i), x + i)));
+    __mmask16 no_number = 0;
+    for (long i = 0; i < width; i += LANES) {
+        const __m512 part = _mm512_abs_ps(_mm512_maskz_loadu_ps(first(width - i), x + i));
+        no_number |= _mm512_cmp_ps_mask(part, _mm512_set1_ps(INFINITY), _CMP_NLT_UQ);
+        most = _mm512_max_ps(most, part);
+    }
+    if (no_number) { /* nor is any product with it */
+        memset(bytes, 0, width);
+        return NAN;
+    }
     const float largest = _mm512_reduce_max_ps(most);
     const __m512 per_step = _mm512_set1_ps(largest > 0 ? 127.0f / largest : 0.0f);
     for (long i = 0; i < width; i += LANES) {
@@ -270,7 +278,7 @@ static inline __attribute__((always_inline)) void mix(const int vectors, const f
 static void some_sequences(const void *job, long begin, long end)
 {
     const Attention *a = job;
-    float weights[a->length]; /* a few thousand at most: `kernels.py` sees to that */
+    float weights[a->length + 1]; /* a few thousand at most: `kernels.py` sees to that */
     for (long b = begin; b < end; b++)
         for (long h = 0; h < a->heads; h++) {
             const float *key = a->key + b * a->key_strides[0] + h * a->key_strides[1];
@@ -381,8 +389,10 @@ static void remember(const Step *s, const Past *past, const float *rows, long ta
 int step(const Step *s, const Past *pasts, float *x, int threads)
 {
     const long targets = s->sources * s->width, keys = s->heads * s->d_k, values = s->heads * s->d_v;
-    const long widest = 2 * keys + values > s->d_ff ? 2 * keys + values : s->d_ff;
-    float *normed = malloc(targets * (s->d_model + widest + (values > s->d_model ? values : s->d_model)) * sizeof(float));
+    const long narrowest = values > s->d_model ? values : s->d_model;
+    long widest = 2 * keys + values > s->d_ff ? 2 * keys + values : s->d_ff;
+    if (widest < s->d_model) widest = s->d_model;
+    float *normed = malloc(targets * (s->d_model + widest + narrowest) * sizeof(float));
     if (!normed) return 0;
     float *wide = normed + targets * s->d_model, *narrow = wide + targets * widest;
     int ok = 1;
@@ -473,16 +483,22 @@ static void some_choices(const void *job, long begin, long end)
         for (long h = 0; h < c->width; h++) {
             const long hypothesis = s * c->width + h;
             const float *logits = c->logits + hypothesis * c->vocabulary;
-            const float offset = c->sums[hypothesis] - log_of_sum(logits, c->vocabulary);
+            const float sum = c->sums[hypothesis], all = log_of_sum(logits, c->vocabulary);
+            if (isnan(all)) { /* there is no best, and the caller has to know */
+                for (long n = 0; n < c->count; n++) scores[n] = NAN;
+                break;
+            }
             for (long i = 0; i < c->vocabulary; i += LANES) {
                 const __mmask16 there = first(c->vocabulary - i);
-                const __m512 score = _mm512_add_ps(_mm512_maskz_loadu_ps(there, logits + i), _mm512_set1_ps(offset));
+                const __m512 below = _mm512_sub_ps(_mm512_maskz_loadu_ps(there, logits + i), _mm512_set1_ps(all));
+                /* No logarithm of a probability is above 0, however it was rounded: sums never rise. */
+                const __m512 score = _mm512_add_ps(_mm512_min_ps(below, _mm512_setzero_ps()), _mm512_set1_ps(sum));
                 /* After the first few, hardly any is among the best so far. */
                 unsigned better =
                     _mm512_mask_cmp_ps_mask(there, score, _mm512_set1_ps(scores[c->count - 1]), _CMP_GT_OQ);
                 for (; better; better &= better - 1) {
                     const long token = i + __builtin_ctz(better);
-                    const float its = logits[token] + offset;
+                    const float its = fminf(logits[token] - all, 0) + sum;
                     long n = c->count - 1;
                     if (!(its > scores[n]) || is_silent(c, token)) continue;
                     for (; n > 0 && its > scores[n - 1]; n--) scores[n] = scores[n - 1], places[n] = places[n - 1];
@@ -499,16 +515,21 @@ void choose(const Choice *choice, int threads)
     in_shares(some_choices, choice, choice->sentences, 32 * logits, threads); /* an exponential takes as long as 32 */
 }
 
-/* Rows that take the place of others: number i becomes what number rows[i] is, in each of `parts` pieces.
- * Gives 0, and does nothing, if one that is needed would be overwritten. Sizes are in bytes. */
-int move(char *data, const int64_t *rows, long count, long row_size, long parts, long part_size, long filled)
+/* Rows that take the place of others: number i of `count` becomes what number rows[i] of `batch` is, in each of
+ * `parts` pieces. Gives 0, and does nothing, if one that is needed would be overwritten or is not there. Sizes are
+ * in bytes. */
+int move(char *data, long batch, const int64_t *rows, long count, long parts, long part_size, long filled)
 {
+    const long row_size = parts * part_size;
     for (long i = 0; i < count; i++) {
         const long from = rows[i];
-        if (from != i && from < count && rows[from] != from) return 0;
+        if (from < 0 || from >= batch || (from != i && from < count && rows[from] != from)) return 0;
     }
     for (long i = 0; i < count; i++)
         for (long part = 0; rows[i] != i && part < parts; part++)
             memcpy(data + i * row_size + part * part_size, data + rows[i] * row_size + part * part_size, filled);
     return 1;
 }
+
+/* What `kernels.py` and `packed_decoder.py` must agree with */
+const long sizes[] = {sizeof(Map), sizeof(Attention), sizeof(Choice), sizeof(Norm), sizeof(Layer), sizeof(Past), sizeof(Step)};

@@ -8,11 +8,14 @@ import ctypes
 import hashlib
 import math
 import os
+import shlex
+import stat
 import subprocess
 import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,34 +63,43 @@ class _Choice(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """The compiled kernels, if this machine can have them."""
-    if os.environ.get("TRANSDUCE_KERNELS", "on") == "off" or not all(map(announces, FEATURES)):
+    wish = os.environ.get("TRANSDUCE_KERNELS", "on").lower()
+    if wish in {"off", "0", "no", "false"} or not all(map(announces, FEATURES)):
         return None
-    with suppress(OSError, subprocess.SubprocessError):
+    with suppress(OSError, subprocess.SubprocessError, RuntimeError):  # the last if there is no home
         found = ctypes.CDLL(str(_compiled()))
         pointer, size, count = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
         found.linear.argtypes = [ctypes.POINTER(Map), pointer, pointer, size, count]
         found.attend.argtypes, found.attend.restype = [ctypes.POINTER(_Attention), count], None
         found.choose.argtypes, found.choose.restype = [ctypes.POINTER(_Choice), count], None
         found.step.argtypes = [pointer, pointer, pointer, count]
-        found.move.argtypes = [pointer, pointer, *([size] * 5)]
+        found.move.argtypes = [pointer, size, pointer, *([size] * 4)]
         return found
     return None
 
 
 def _compiled() -> Path:
     """Where the library is, compiled now if it is not there yet."""
-    flags = ["-O3", "-std=c11", "-shared", "-fPIC", "-pthread", *(f"-m{name}" for name in FEATURES.values())]
-    compiler = os.environ.get("CC", "cc")
-    name = hashlib.sha256(" ".join([compiler, *flags]).encode() + SOURCE.read_bytes()).hexdigest()[:16]
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transduce"
+    command = [
+        *shlex.split(os.environ.get("CC") or "cc"),
+        *("-O3", "-std=c11", "-shared", "-fPIC", "-pthread", "-Wl,-Bsymbolic"),
+        *(f"-m{name}" for name in FEATURES.values()),
+    ]
+    name = hashlib.sha256(" ".join(command).encode() + SOURCE.read_bytes()).hexdigest()[:16]
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "transduce"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(f"others may write into {folder}")  # and what is there is run
     path = folder / f"kernels-{name}.so"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or not path.stat().st_size:
         with tempfile.TemporaryDirectory(dir=folder) as scratch:  # others may do the same at the same time
             made = Path(scratch) / path.name
             subprocess.run(  # noqa: S603
-                [compiler, *flags, str(SOURCE), "-o", str(made), "-lm"], check=True, capture_output=True
+                [*command, str(SOURCE), "-o", str(made), "-lm"], check=True, capture_output=True
             )
+            with made.open("rb") as file:
+                os.fsync(file.fileno())
             made.replace(path)
     return path
 
@@ -110,16 +122,30 @@ class PackedLinear:
         scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
         steps = torch.nn.functional.pad((weight / scales[:, None]).round(), (0, 0, 0, missing)).to(torch.int8)
         bias = torch.zeros(d_out) if bias is None else bias.detach().float()
+        self._sizes = d_in, d_out
         self._held = (  # for as long as the map points there
             steps.view(-1, PANEL, d_in // 4, 4).transpose(1, 2).contiguous(),
             torch.nn.functional.pad(scales, (0, missing)),
             -128 * steps.sum(dim=1, dtype=torch.int32),
             torch.nn.functional.pad(bias, (0, missing)),
         )
-        self.map = Map(*(part.data_ptr() for part in self._held), d_in, d_out)
+        self.map = self._point()
+
+    def _point(self) -> Map:
+        return Map(*(part.data_ptr() for part in self._held), *self._sizes)
+
+    def __getstate__(self) -> tuple[object, object]:
+        """For copies, which have their own memory."""
+        return self._sizes, self._held
+
+    def __setstate__(self, state: tuple[Any, Any]) -> None:
+        self._sizes, self._held = state
+        self.map = self._point()
 
     def __call__(self, x: Tensor) -> Tensor:
         """(…, in) → (…, out), both float32."""
+        if x.size(-1) != self.map.d_in:
+            raise ValueError(f"the map takes {self.map.d_in} numbers, not {x.size(-1)}")
         x = x.float().contiguous()
         y = x.new_empty(*x.shape[:-1], self.map.d_out)
         rows = x.shape[:-1].numel()
@@ -138,11 +164,19 @@ def can_attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -
     return (
         all(part.dtype == torch.float32 and part.device.type == "cpu" for part in (query, key, value))
         and all(part.dim() == 4 and part.stride(-1) == 1 for part in (query, key, value))
+        and query.shape[:2] == key.shape[:2] == value.shape[:2]
+        and key.shape[2:] == (value.size(2), query.size(-1))
         and query.size(-1) % LANES == 0
         and value.size(-1) % LANES == 0
         and key.size(-2) <= LONGEST
-        and (mask is None or (mask.shape == (len(key), 1, 1, key.size(-2)) and mask.is_contiguous()))
+        and (mask is None or _is_of_keys(mask, key))
         and library() is not None
+    )
+
+
+def _is_of_keys(mask: Tensor, key: Tensor) -> bool:
+    return (
+        mask.dtype == torch.bool and mask.shape == (key.size(0), 1, 1, key.size(2)) and mask.is_contiguous()
     )
 
 
@@ -174,7 +208,7 @@ def can_choose(logits: Tensor, count: int) -> bool:
         logits.dtype == torch.float32
         and logits.device.type == "cpu"
         and logits.is_contiguous()
-        and 0 < count <= logits[0].numel()
+        and 0 < count <= logits.size(1) * logits.size(2)
         and library() is not None
     )
 
@@ -184,7 +218,7 @@ def choose(logits: Tensor, sums: Tensor, count: int, silent: Tensor) -> tuple[Te
 
     logits (sentences, width, vocabulary), sums (sentences, width), silent (n,) tokens that are left out →
     scores (sentences, count), and where they are: hypothesis · vocabulary + token. What has no probability
-    may stand in as anything.
+    may stand in as anything. If there are logits that are no numbers, neither are the scores.
     """
     sentences, width, vocabulary = logits.shape
     sums, silent = sums.float().contiguous(), silent.long()
@@ -205,9 +239,11 @@ def move_rows(held: Tensor, rows: Tensor, filled: int) -> bool:
     """
     if held.device.type != "cpu" or not held.is_contiguous() or (found := library()) is None:
         return False
-    size, rows = held.element_size(), rows.long().contiguous()
+    rows = rows.long().contiguous()
+    batch, parts, length, width = held.shape
+    position = width * held.element_size()
     done: int = found.move(
-        *(held.data_ptr(), rows.data_ptr(), len(rows), held.stride(0) * size),
-        *(held.size(1), held.stride(1) * size, filled * held.stride(2) * size),
+        *(held.data_ptr(), batch, rows.data_ptr(), rows.size(0)),
+        *(parts, length * position, min(filled, length) * position),
     )
     return bool(done)

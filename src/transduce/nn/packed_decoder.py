@@ -1,7 +1,8 @@
 """The decoder's step in one call of C, once its linear maps are in 8 bits: `step` in `kernels.c`."""
 
 import ctypes
-from itertools import chain
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,20 +46,38 @@ class PackedDecoder:
     """`Decoder.step` of a decoder that `suits`, which must stay as it is."""
 
     def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+
+    def __getstate__(self) -> dict[str, object]:
+        """For copies, which point elsewhere."""
+        return {"_decoder": self._decoder}
+
+    @cached_property
+    def _widths(self) -> tuple[int, int, int]:
+        attention = self._decoder.layers[0].self_attention
+        return attention.heads, attention.d_k, attention.d_v
+
+    @cached_property
+    def _held(self) -> tuple[Any, ...]:
+        """What is pointed at, for as long as it is."""
+        decoder, final = self._decoder, self._decoder.final_norm
+        weights: list[Tensor] = []
+        layers = (_Layer * len(decoder.layers))(*(_layer(layer, weights) for layer in decoder.layers))
+        return layers, _norm(final, weights) if isinstance(final, nn.LayerNorm) else None, weights
+
+    @cached_property
+    def _step(self) -> _Step:
+        """All that is the same in every step."""
+        decoder, (layers, final, _) = self._decoder, self._held
         first = decoder.layers[0]
         around, attention = first.around_self_attention, first.self_attention
-        self._layers = (_Layer * len(decoder.layers))(*map(_layer, decoder.layers))
-        final = decoder.final_norm
-        self._final = _norm(final) if isinstance(final, nn.LayerNorm) else None
-        self._decoder = decoder  # its weights are pointed at
-        self._widths = attention.heads, attention.d_k, attention.d_v
-        self._step = _Step(
-            layers=ctypes.addressof(self._layers),
-            final=None if self._final is None else ctypes.addressof(self._final),
+        return _Step(
+            layers=ctypes.addressof(layers),
+            final=None if final is None else ctypes.addressof(final),
             depth=len(decoder.layers),
             heads=attention.heads,
             d_model=around.norm.normalized_shape[0],
-            d_ff=self._layers[0].inner.d_out,
+            d_ff=layers[0].inner.d_out,
             d_k=attention.d_k,
             d_v=attention.d_v,
             epsilon=around.norm.eps,
@@ -68,7 +87,8 @@ class PackedDecoder:
     @staticmethod
     def suits(decoder: Decoder) -> bool:
         """Whether its parts are those that the kernel knows."""
-        return library() is not None and len(decoder.layers) > 0 and all(map(_suits, decoder.layers))
+        layers = decoder.layers
+        return library() is not None and all(map(_suits, layers)) and len(set(map(_sizes, layers))) == 1
 
     def fits(self, state: DecoderState) -> bool:
         """Whether sources and targets are short enough for it."""
@@ -77,8 +97,8 @@ class PackedDecoder:
     def __call__(self, x: Tensor, state: DecoderState) -> Tensor:
         """The next position, x (sources, width, d_model) → the same; all before it are in the state."""
         heads, d_k, d_v = self._widths
-        x = x.clone(memory_format=torch.contiguous_format)  # what is said takes its place
-        like = KeyValue(x.new_empty(state.targets, heads, 0, d_k), x.new_empty(state.targets, heads, 0, d_v))
+        said = x.float().clone(memory_format=torch.contiguous_format)  # over what is read
+        like = KeyValue(*(said.new_empty(state.targets, heads, 0, width) for width in (d_k, d_v)))
         length, mask = state.length, state.memory_mask.contiguous()
         held = [
             (*cache.extend(like), *memory.contiguous())
@@ -88,9 +108,9 @@ class PackedDecoder:
         step.mask, step.sources, step.width = mask.data_ptr(), len(mask), state.width
         step.capacity, step.length, step.source = held[0][0].size(2), length, mask.size(-1)
         pasts = (_Past * len(held))(*(_Past(*(part.data_ptr() for part in parts)) for parts in held))
-        if not there().step(ctypes.byref(step), pasts, x.data_ptr(), torch.get_num_threads()):
+        if not there().step(ctypes.byref(step), pasts, said.data_ptr(), torch.get_num_threads()):
             raise MemoryError(f"no room for a step of {state.targets:,} targets")
-        return x
+        return said.to(x.dtype)
 
 
 def _suits(layer: DecoderLayer) -> bool:
@@ -105,6 +125,12 @@ def _suits(layer: DecoderLayer) -> bool:
     )
 
 
+def _sizes(layer: DecoderLayer) -> tuple[object, ...]:
+    attention, around = layer.self_attention, layer.around_self_attention
+    shapes = [getattr(part, "shape", None) for part in _maps(layer)]
+    return (*shapes, attention.heads, attention.d_k, attention.d_v, around.pre, around.norm.eps)
+
+
 def _maps(layer: DecoderLayer) -> list[nn.Module]:
     """The linear maps of a step, in the order of their use; the source's keys and values are there before."""
     own, memory, feed_forward = layer.self_attention, layer.memory_attention, layer.feed_forward
@@ -116,13 +142,15 @@ def _maps(layer: DecoderLayer) -> list[nn.Module]:
     ]
 
 
-def _layer(layer: DecoderLayer) -> _Layer:
+def _layer(layer: DecoderLayer, held: list[Tensor]) -> _Layer:
     packed = [part.packed for part in _maps(layer) if isinstance(part, Int8Linear)]
     residuals = (layer.around_self_attention, layer.around_memory_attention, layer.around_feed_forward)
     return _Layer(
-        *chain((part.map for part in packed if part is not None), (_norm(each.norm) for each in residuals))
+        *(part.map for part in packed if part is not None), *(_norm(each.norm, held) for each in residuals)
     )
 
 
-def _norm(norm: nn.LayerNorm) -> _Norm:
-    return _Norm(norm.weight.data_ptr(), norm.bias.data_ptr())
+def _norm(norm: nn.LayerNorm, held: list[Tensor]) -> _Norm:
+    weight, bias = (part.detach().float().contiguous() for part in (norm.weight, norm.bias))
+    held += [weight, bias]
+    return _Norm(weight.data_ptr(), bias.data_ptr())
