@@ -187,7 +187,8 @@ class Transduce(Engine):
     def __init__(self, folder: Path, precision: str) -> None:
         super().__init__()
         keep_memory()  # as `transduce translate` does
-        self.model = artifact.load(folder, precision=cast("Precision", precision))
+        self.exact = not precision.endswith(FIRST)
+        self.model = artifact.load(folder, precision=cast("Precision", precision.removesuffix(FIRST)))
 
     def decode(self, batches: list[list[Any]], limits: list[int], beam: int, way: Way) -> list[Any]:
         def find(task: tuple[list[Tokens], int]) -> list[Tokens]:
@@ -198,6 +199,7 @@ class Transduce(Engine):
                 [limit] * len(sources),
                 beam=beam,
                 penalty=plain_penalty(ALPHA if beam > 1 else 0.0),
+                exact=self.exact,
             )
             return [hypotheses[0].tokens for hypotheses in found]
 
@@ -295,6 +297,7 @@ class CTranslate2(Engine):
 
 
 OURS, MARIAN, CT2 = "transduce", "Hugging Face", "CTranslate2"
+FIRST = " --stop first"  # as CTranslate2 does; without, a sentence is done when nothing better can come
 WIDE = ", AVX-512"  # which CTranslate2 does not choose by itself
 ENGINES: dict[str, type[Engine]] = {OURS: Transduce, MARIAN: HuggingFace, CT2: CTranslate2}
 
@@ -302,7 +305,13 @@ ENGINES: dict[str, type[Engine]] = {OURS: Transduce, MARIAN: HuggingFace, CT2: C
 def names() -> list[str]:
     """Engine and precision, as far as they are there."""
     theirs = ctranslate2.get_supported_compute_types("cpu")
-    found = [f"{OURS}, float32", f"{OURS}, int8", f"{MARIAN}, float32", f"{MARIAN}, bfloat16"]
+    found = [
+        f"{OURS}, float32",
+        f"{OURS}, int8",
+        f"{OURS}, int8{FIRST}",
+        f"{MARIAN}, float32",
+        f"{MARIAN}, bfloat16",
+    ]
     for precision in ("float32", "int8", "bfloat16"):
         if precision in theirs:
             found += [f"{CT2}, {precision}", f"{CT2}, {precision}{WIDE}"]

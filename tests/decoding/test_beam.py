@@ -106,3 +106,41 @@ def test_a_model_without_numbers_is_named(beam, by_kernel, monkeypatch):
     model.decoder.layers[0].feed_forward.inner.weight.data.fill_(1e38)
     with pytest.raises(TransduceError, match="no numbers for the next token; its weights are damaged"):
         beam_search(model, random_tokens(2, 5), [6, 6], beam=beam)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**6), beam=st.integers(1, 4))
+def test_the_first_that_end_are_enough_if_it_need_not_be_exact(seed, beam):
+    """No better than exact search, in fewer steps; and greedy search is what it is."""
+    sources = torch.randint(3, 8, (3, 3), generator=torch.Generator().manual_seed(seed))
+    taken, found = [], []
+    for exact in (True, False):
+        model = Counting(8, seed)
+        found.append(beam_search(model, sources, [9] * 3, beam=beam, penalty=plain_penalty(1.0), exact=exact))
+        taken.append(model.steps)
+    for best, first in zip(*found, strict=True):
+        assert first[0].score <= best[0].score + 1e-6
+        assert beam > 1 or first == best
+    assert taken[1] <= taken[0]
+
+
+class Counting(Toy):
+    """A toy that counts its steps."""
+
+    steps = 0
+
+    def step(self, *arguments):
+        self.steps += 1
+        return super().step(*arguments)
+
+
+def test_to_be_exact_takes_longer_where_it_matters():
+    """All targets of the beam end at once, and what is under way could still become better."""
+    differ = 0
+    for seed in range(30):
+        sources = torch.randint(3, 8, (2, 3), generator=torch.Generator().manual_seed(seed))
+        model, other = Counting(8, seed), Counting(8, seed)
+        beam_search(model, sources, [12, 12], beam=3, penalty=plain_penalty(1.0))
+        beam_search(other, sources, [12, 12], beam=3, penalty=plain_penalty(1.0), exact=False)
+        differ += other.steps < model.steps
+    assert differ > 15

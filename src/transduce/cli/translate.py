@@ -33,6 +33,7 @@ def translate(
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 1,
     diverse_groups: Annotated[int, typer.Option(help="Divide the beam into groups that differ.")] = 1,
     diversity: Annotated[float, typer.Option(help="How much they differ.")] = 0.5,
+    stop: o.Stop = "exact",
     precision: o.Precision = "float32",
     too_long: o.TooLong = "split",
 ) -> None:

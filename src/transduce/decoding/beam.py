@@ -29,6 +29,7 @@ def beam_search(
     rules: Sequence[Rule] = (),
     choose: Chooser = choose_best,
     complete: Callable[[int, list[int]], bool] = lambda sentence, tokens: True,
+    exact: bool = True,
     trace: Trace | None = None,
 ) -> list[list[Hypothesis]]:
     """For each source, (batch, source), the ``beam`` best targets that were found, best first.
@@ -36,12 +37,12 @@ def beam_search(
     A target is at most as long as its sentence's ``max_lengths``, ``eos`` included; one that has not ended
     there is cut off. Padding and ``bos`` are never said, nor what the ``rules`` forbid. A sentence is done,
     and leaves the batch, when what is still under way cannot become better than what it has; with a beam as
-    wide as the space, that is exhaustive search. A beam of one is greedy search: it ends with the first
-    ``eos``. Of targets that are cut off, those that are not ``complete`` count only if there are no others.
+    wide as the space, that is exhaustive search. If it need not be ``exact``, a sentence is done when it has
+    ``beam`` targets. A beam of one is greedy search: it ends with the first ``eos``. Of targets that are cut off, those that are not ``complete`` count only if there are no others.
     ``trace`` receives every candidate of every step, if there is one source.
     """
     search = _Search(
-        model.vocabulary, source, max_lengths, beam, penalty or paper_penalty(), coverage, complete
+        model.vocabulary, source, max_lengths, beam, penalty or paper_penalty(), coverage, complete, exact
     )
     tracer = Tracer(trace, search.penalty) if trace is not None else None
     forbid = (unspeakable(model.vocabulary), *rules)
@@ -92,9 +93,10 @@ class _Search:
         penalty: LengthPenalty,
         coverage: float,
         complete: Callable[[int, list[int]], bool],
+        exact: bool,
     ) -> None:
         self.eos, self.max_lengths, self.beam = vocabulary.eos, max_lengths, beam
-        self.penalty, self.coverage, self.complete = penalty, coverage, complete
+        self.penalty, self.coverage, self.complete, self.exact = penalty, coverage, complete, exact
         self.real = source != vocabulary.pad  # (sentences, source)
         self.done: list[list[Hypothesis]] = [[] for _ in source]
         self.beams = Beams.start(source, covering=coverage > 0)
@@ -148,7 +150,7 @@ class _Search:
             return True
         # Sums only fall; the penalty of a length to come that flatters them most is at one of its ends.
         best = highest / max(self.penalty(length + 1), self.penalty(most))
-        return self.beam == 1 or done[-1].score >= best
+        return self.beam == 1 or not self.exact or done[-1].score >= best
 
     def _cut_off(self, grown: Beams, row: int) -> None:
         sentence, ranks = grown.sentences[row], range(grown.sums.size(1))

@@ -31,6 +31,9 @@ class SearchSettings:
     seed: int = 1
     diverse_groups: int = 1  # into which the beam is divided
     diversity: float = 0.5  # what a token costs that an earlier group has just chosen
+    # When a line is done: exact, when nothing better can come; first, as soon as there are as many targets as
+    # the beam is wide.
+    stop: Literal["exact", "first"] = "exact"
     # What becomes of a line that is longer than the model can read, or than any it was trained on: keep takes
     # the latter as a whole.
     too_long: Literal["split", "cut", "keep"] = "split"

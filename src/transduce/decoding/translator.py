@@ -173,6 +173,7 @@ class Translator:
             rules=rules,
             choose=choose,
             complete=constraints.complete,
+            exact=settings.stop == "exact",
             trace=trace,
         )
         by_piece = [found[begin : begin + groups] for begin in range(0, len(found), groups)]
