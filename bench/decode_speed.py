@@ -305,13 +305,8 @@ ENGINES: dict[str, type[Engine]] = {OURS: Transduce, MARIAN: HuggingFace, CT2: C
 def names() -> list[str]:
     """Engine and precision, as far as they are there."""
     theirs = ctranslate2.get_supported_compute_types("cpu")
-    found = [
-        f"{OURS}, float32",
-        f"{OURS}, int8",
-        f"{OURS}, int8{FIRST}",
-        f"{MARIAN}, float32",
-        f"{MARIAN}, bfloat16",
-    ]
+    found = [f"{OURS}, {precision}" for precision in ("float32", "int8", f"int8{FIRST}")]
+    found += [f"{MARIAN}, float32", f"{MARIAN}, bfloat16"]
     for precision in ("float32", "int8", "bfloat16"):
         if precision in theirs:
             found += [f"{CT2}, {precision}", f"{CT2}, {precision}{WIDE}"]

@@ -38,8 +38,9 @@ def beam_search(
     there is cut off. Padding and ``bos`` are never said, nor what the ``rules`` forbid. A sentence is done,
     and leaves the batch, when what is still under way cannot become better than what it has; with a beam as
     wide as the space, that is exhaustive search. If it need not be ``exact``, a sentence is done when it has
-    ``beam`` targets. A beam of one is greedy search: it ends with the first ``eos``. Of targets that are cut off, those that are not ``complete`` count only if there are no others.
-    ``trace`` receives every candidate of every step, if there is one source.
+    ``beam`` targets. A beam of one is greedy search: it ends with the first ``eos``. Of targets that are cut
+    off, those that are not ``complete`` count only if there are no others. ``trace`` receives every candidate
+    of every step, if there is one source.
     """
     search = _Search(
         model.vocabulary, source, max_lengths, beam, penalty or paper_penalty(), coverage, complete, exact
