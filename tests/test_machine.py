@@ -13,10 +13,8 @@ from builders import small_config, small_model
 from transduce import machine
 from transduce.data.tokenizer import train
 from transduce.errors import ConfigError
-from transduce.models import precision
 from transduce.models.build import build
 from transduce.models.precision import in_precision
-from transduce.nn import int8
 from transduce.training.precision import computing_in
 
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -93,21 +91,12 @@ def test_a_trial_that_hangs_or_fails_is_no_success(asked_anew, monkeypatch):
     assert machine._ends_a_copy(lambda: {}["nothing"])
 
 
-def test_where_it_was_too_late_bfloat16_is_refused_and_the_library_left_out(asked_anew, monkeypatch):
+def test_where_it_was_too_late_bfloat16_is_refused(asked_anew, monkeypatch):
     monkeypatch.setattr(machine, "_bfloat16_product", end)  # whatever oneDNN is told
     with pytest.raises(ConfigError, match="set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and start again"):
         in_precision(small_model(), "bf16")
     with pytest.raises(ConfigError, match="announces and does not have"):
         computing_in("bfloat16", torch.device("cpu"))
-    seen = []
-    real = int8._pack
-    monkeypatch.setattr(int8, "_pack", lambda *args: seen.append(args[2]) or real(*args))
-    in_precision(small_model(d_ff=64), "int8")
-    assert seen
-    assert "onednn" not in seen
-    monkeypatch.setattr(precision, "uses_lacking_instructions", lambda: False)
-    in_precision(small_model(d_ff=64), "int8")
-    assert "onednn" in seen
 
 
 # Nothing here has asked before the first product, as the tests' own process has.

@@ -374,4 +374,4 @@ def test_files_that_cannot_be_read(tmp_path):
         load_side, tmp_path / "missing.json"
     )
     assert f"cannot read {tmp_path}: Is a directory" in refused(load_side, tmp_path)
-    assert f"cannot read {tmp_path / 'tokenizer'}" in refused(Tokenizer.load, tmp_path)
+    assert f"{tmp_path} has no tokenizer: no tokenizer.json is there" in refused(Tokenizer.load, tmp_path)
