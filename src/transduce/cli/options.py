@@ -52,7 +52,7 @@ LengthPenalty = Annotated[float, typer.Option(help="α: the higher, the longer."
 Precision = Annotated[
     Literal["float32", "bf16", "int8", "auto"], typer.Option(help="auto: whatever is fastest here.")
 ]
-Stop = Annotated[Literal["exact", "first"], typer.Option(help="first: sooner, as most toolkits do.")]
+Stop = Annotated[Literal["exact", "first"], typer.Option(help="first: at as many targets as the beam.")]
 TooLong = Annotated[
     Literal["split", "cut", "keep"], typer.Option(help="Lines that are longer than any in training.")
 ]
