@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from transduce.nn import kernels
-from transduce.nn import packed_decoder as pd
+from transduce.nn import packed_step as ps
 from transduce.nn.attention import scaled_dot_product_attention
 from transduce.nn.kernels import Map, PackedLinear
 from transduce.nn.state import select_rows
@@ -35,6 +35,12 @@ def shared_by(threads):
     finally:
         enough.value = value
         torch.set_num_threads(before)
+
+
+def choose(logits, sums, count, silent):
+    """The scores, and where they are in all of a sentence's."""
+    scores, parents, tokens = kernels.choose(logits, sums.numpy(), count, silent.numpy())
+    return torch.from_numpy(scores), torch.from_numpy(parents * logits.size(2) + tokens)
 
 
 @pytest.fixture
@@ -133,7 +139,7 @@ def test_what_is_no_number_stays_none(bad):
     assert kernels.attend(query, key, value).isnan().flatten(1).any(dim=1).tolist() == [False, True]
     logits = torch.randn(2, 2, 30)
     logits[1, 1, 7] = bad
-    scores, _ = kernels.choose(logits, torch.zeros(2, 2), 3, torch.tensor([0]))
+    scores, _ = choose(logits, torch.zeros(2, 2), 3, torch.tensor([0]))
     assert scores.isnan().all(dim=1).tolist() == [False, bad != -torch.inf]
 
 
@@ -141,7 +147,7 @@ def test_what_is_no_number_stays_none(bad):
 def test_probabilities_are_never_above_one():
     logits = torch.randn(200, 1, 50)
     logits[:, 0, 9] = 40 + torch.rand(200)
-    scores, _ = kernels.choose(logits, torch.zeros(200, 1), 1, torch.tensor([0]))
+    scores, _ = choose(logits, torch.zeros(200, 1), 1, torch.tensor([0]))
     assert scores.max() <= 0
 
 
@@ -208,7 +214,7 @@ def test_copies_compute_the_same():
 
 @needs_library
 def test_both_sides_mean_the_same_structures():
-    declared = (Map, kernels._Attention, kernels._Choice, pd._Norm, pd._Layer, pd._Past, pd._Step)
+    declared = (Map, kernels._Attention, kernels._Choice, ps._Norm, ps._Layer, ps._Past, ps._Step)
     sizes = (ctypes.c_long * len(declared)).in_dll(kernels.there(), "sizes")
     assert list(sizes) == [ctypes.sizeof(one) for one in declared]
 
@@ -232,7 +238,7 @@ def test_the_best_are_those_of_a_full_sort(seed, sentences, width, vocabulary, c
     expected = scores.flatten(1).topk(count, dim=1)
     assert kernels.can_choose(logits, count)
     with shared_by(threads):
-        found, places = kernels.choose(logits, sums, count, silent)
+        found, places = choose(logits, sums, count, silent)
     torch.testing.assert_close(found, expected.values, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found, scores.flatten(1).gather(1, places), rtol=1e-5, atol=1e-5)
     assert all(len(set(row)) == count for row in places.tolist())
@@ -241,7 +247,7 @@ def test_the_best_are_those_of_a_full_sort(seed, sentences, width, vocabulary, c
 @needs_library
 def test_there_may_be_no_silent_tokens_and_sums_that_lie_apart():
     logits, sums = torch.randn(2, 3, 7), torch.randn(3, 2).t()
-    found, _ = kernels.choose(logits, sums, 4, torch.tensor([]))
+    found, _ = choose(logits, sums, 4, torch.tensor([]))
     expected = (logits.log_softmax(dim=-1) + sums[:, :, None]).flatten(1).topk(4, dim=1).values
     torch.testing.assert_close(found, expected)
 
@@ -249,7 +255,7 @@ def test_there_may_be_no_silent_tokens_and_sums_that_lie_apart():
 @needs_library
 def test_where_too_few_have_a_chance_the_rest_is_impossible():
     logits, sums = torch.zeros(1, 2, 4), torch.tensor([[0.0, -torch.inf]])
-    found, places = kernels.choose(logits, sums, 5, torch.tensor([0]))
+    found, places = choose(logits, sums, 5, torch.tensor([0]))
     assert found[0].isfinite().tolist() == [True] * 3 + [False] * 2
     assert sorted(places[0, :3].tolist()) == [1, 2, 3]
     assert ((places >= 0) & (places < 8)).all()

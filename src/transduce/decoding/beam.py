@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +15,7 @@ from transduce.decoding.rules import Rule, silent_tokens, unspeakable
 from transduce.decoding.trace import Trace, Tracer
 from transduce.errors import ConfigError, TransduceError
 from transduce.models.protocol import SequenceModel
-from transduce.nn.kernels import can_choose
+from transduce.nn.kernels import Integers, can_choose
 
 
 @torch.inference_mode()
@@ -42,21 +43,32 @@ def beam_search(
     off, those that are not ``complete`` count only if there are no others. ``trace`` receives every candidate
     of every step, if there is one source.
     """
+    covered = source.new_zeros(len(source), 1, source.size(1), dtype=torch.float) if coverage else None
+    beams = Beams.start(range(len(source)), covered)
     search = _Search(
-        model.vocabulary, source, max_lengths, beam, penalty or paper_penalty(), coverage, complete, exact
+        model.vocabulary,
+        source,
+        max_lengths,
+        beam,
+        penalty or paper_penalty(),
+        coverage,
+        complete,
+        exact,
+        beams,
     )
     tracer = Tracer(trace, search.penalty) if trace is not None else None
     forbid = (unspeakable(model.vocabulary), *rules)
-    silent = torch.tensor(silent_tokens(model.vocabulary))
+    silent = np.array(silent_tokens(model.vocabulary))
     state = model.start(model.encode(source), max(max_lengths, default=1))
     last = source.new_full((len(source),), model.vocabulary.bos)
-    while search.beams.sentences:
-        beams = search.beams
+    while beams.sentences:
         seen: list[Tensor] | None = [] if coverage else None
         logits = model.step(last, state, seen).float().view(*beams.sums.shape, -1)
         if seen is not None and beams.coverage is not None:
             beams.coverage = beams.coverage + _mean_attention(seen).view_as(beams.coverage)
-        wanted = min(2 * beam, logits[0].numel())  # each hypothesis ends in one way: enough of these do not
+        wanted = min(
+            2 * beam, logits.size(1) * logits.size(2)
+        )  # each hypothesis ends in one way: enough of these do not
         if not rules and choose is choose_best and can_choose(logits, wanted):
             chosen = choose_next(logits, beams, wanted, silent)
         else:
@@ -64,14 +76,15 @@ def beam_search(
             for rule in forbid:
                 rule(scores, beams)
             chosen = choose(scores, beams, wanted)
-        if chosen.sums.isnan().any():
+        if np.isnan(chosen.sums).any():
             raise TransduceError(
                 "the model finds no numbers for the next token",
                 "its weights are damaged, or too large for this precision",
             )
-        rows = search.extend(chosen, tracer)
-        last = search.beams.tokens[:, :, -1].flatten()
-        state.select(rows)
+        origins = search.extend(chosen, tracer)
+        last = beams.last(source.device)
+        if origins is not None:
+            state.select(torch.from_numpy(origins).to(source.device))
     return search.done
 
 
@@ -95,103 +108,89 @@ class _Search:
         coverage: float,
         complete: Callable[[int, list[int]], bool],
         exact: bool,
+        beams: Beams,
     ) -> None:
         self.eos, self.max_lengths, self.beam = vocabulary.eos, max_lengths, beam
         self.penalty, self.coverage, self.complete, self.exact = penalty, coverage, complete, exact
         self.real = source != vocabulary.pad  # (sentences, source)
         self.done: list[list[Hypothesis]] = [[] for _ in source]
-        self.beams = Beams.start(source, covering=coverage > 0)
+        self.beams = beams
 
-    def extend(self, chosen: Candidates, tracer: Tracer | None) -> Tensor:
-        """One token more. Ended hypotheses among the ``beam`` best are done.
-
-        Gives the rows of the state from which those come that go on: (sentences, width).
-        """
-        width, ends = self.beams.sums.size(1), chosen.tokens == self.eos
-        some_end = bool(ends.any())
-        if some_end:
-            ended = self.beams.grow(chosen)
-            for row, rank in ends[:, : self.beam].nonzero().tolist():
-                self._finish(ended, row, rank, ended=True)
-        going_on = min(self.beam, chosen.tokens.size(1) - width)
-        order = (ends.int().argsort(dim=1, stable=True) if some_end else chosen.ranks)[:, :going_on]
+    def extend(self, chosen: Candidates, tracer: Tracer | None) -> Integers | None:
+        """One token more. Ended hypotheses among the ``beam`` best are done; see `Beams.grow`."""
+        ends, width = chosen.tokens == self.eos, self.beams.width
+        going_on = min(self.beam, ends.shape[1] - width)
+        order = np.arange(going_on)[None].repeat(len(ends), axis=0)
+        if ends.any():
+            for row, rank in np.argwhere(ends[:, : self.beam]).tolist():
+                self._finish(chosen, row, rank)
+            order = ends.argsort(axis=1, kind="stable")[:, :going_on]
         if going_on == width > 1:
-            order = order.gather(1, _settle(chosen.parents.gather(1, order)))
+            order = order[chosen.rows, _settle(chosen.parents[chosen.rows, order])]
         if tracer:
             tracer.note(chosen, ends[:, : self.beam], order)
-        chosen = chosen.take(order)
-        grown, origin = self.beams.grow(chosen), chosen.rows * width + chosen.parents
-        kept = self._kept(grown)
-        if kept != list(range(len(kept))) or len(kept) < len(grown.sentences):
-            rows = torch.tensor(kept, dtype=torch.long, device=order.device)
-            grown, origin = grown.take(rows), origin[rows]
-        self.beams = grown
-        return origin
+        new = chosen.take(order)
+        highest = new.sums.max(axis=1).tolist()
+        going = [not self._is_done(new, row, best) for row, best in enumerate(highest)]
+        return self.beams.grow(new, _closed_up(going))
 
-    def _kept(self, grown: Beams) -> list[int]:
-        """The rows of sentences that are not done."""
-        length, enough = grown.length, self.beam
-        going = [
-            length < self.max_lengths[sentence] and len(self.done[sentence]) < enough
-            for sentence in grown.sentences
-        ]
-        if not all(going):
-            highest = grown.sums.amax(dim=1).tolist()
-            going = [sure or not self._is_done(grown, row, highest[row]) for row, sure in enumerate(going)]
-        return _closed_up(going)
-
-    def _is_done(self, grown: Beams, row: int, highest: float) -> bool:
+    def _is_done(self, new: Candidates, row: int, highest: float) -> bool:
         """Whether nothing better can come for a sentence that has ``beam`` targets, or is at its greatest
         length, where what is under way is taken as it is.
         """
-        sentence, length = grown.sentences[row], grown.length
+        sentence, length = self.beams.sentences[row], self.beams.length + 1
         done, most = self.done[sentence], self.max_lengths[sentence]
         if length >= most:
-            self._cut_off(grown, row)
+            self._cut_off(new, row)
             return True
+        if len(done) < self.beam:
+            return False
         # Sums only fall; the penalty of a length to come that flatters them most is at one of its ends.
         best = highest / max(self.penalty(length + 1), self.penalty(most))
         return self.beam == 1 or not self.exact or done[-1].score >= best
 
-    def _cut_off(self, grown: Beams, row: int) -> None:
-        sentence, ranks = grown.sentences[row], range(grown.sums.size(1))
+    def _cut_off(self, new: Candidates, row: int) -> None:
+        sentence, ranks = self.beams.sentences[row], range(new.sums.shape[1])
         if self.beam == 1 and self.done[sentence]:
             return
-        whole = [rank for rank in ranks if self.complete(sentence, grown.tokens[row, rank].tolist())]
+        whole = [rank for rank in ranks if self.complete(sentence, self.beams.spoken(new, row, rank)[0])]
         for rank in whole if whole or self.done[sentence] else ranks:
-            self._finish(grown, row, rank, ended=False)
+            self._finish(new, row, rank)
 
-    def _finish(self, grown: Beams, row: int, rank: int, *, ended: bool) -> None:
-        total = float(grown.sums[row, rank])
+    def _finish(self, new: Candidates, row: int, rank: int) -> None:
+        total = float(new.sums[row, rank])
         if total == -torch.inf:
             return
-        sentence = grown.sentences[row]
-        done, score = self.done[sentence], total / self.penalty(grown.length)
-        if grown.coverage is not None:
-            got = grown.coverage[row, rank][self.real[sentence]]
+        beams, sentence = self.beams, self.beams.sentences[row]
+        done, score = self.done[sentence], total / self.penalty(beams.length + 1)
+        if beams.coverage is not None:
+            got = beams.coverage[row, int(new.parents[row, rank])][self.real[sentence]]
             score += self.coverage * coverage_penalty(got)
         if len(done) == self.beam and score <= done[-1].score:
             return
-        tokens, steps = grown.tokens[row, rank].tolist(), grown.steps[row, rank].tolist()
-        done.append(Hypothesis(tokens[:-1] if ended else tokens, steps, score))
+        tokens, log_probabilities = beams.spoken(new, row, rank)
+        said = tokens[:-1] if tokens[-1] == self.eos else tokens
+        done.append(Hypothesis(said, log_probabilities, score))
         done.sort(key=lambda one: -one.score)
         del done[self.beam :]
 
 
-def _settle(parents: Tensor) -> Tensor:
+def _settle(parents: Integers) -> Integers:
     """An order of children, (sentences, width), in which each parent's first child has its parent's place.
 
     What a state remembers of a hypothesis then stays where it is, but for those that gave way to others.
     """
-    width = parents.size(1)
-    earlier = torch.ones(width, width, dtype=torch.bool, device=parents.device).tril(-1)
-    later_child = ((parents[:, :, None] == parents[:, None, :]) & earlier).any(dim=2)
-    taken = torch.zeros_like(later_child).scatter(1, parents, True)
-    free = taken.int().argsort(dim=1, stable=True)  # free places first
-    place = torch.where(later_child, free.gather(1, (later_child.cumsum(1) - 1).clamp(min=0)), parents)
-    return torch.empty_like(place).scatter(
-        1, place, torch.arange(width, device=place.device).expand_as(place)
-    )
+    sentences, width = parents.shape
+    rows, children = np.arange(sentences)[:, None], np.arange(width)
+    earlier = np.tri(width, k=-1, dtype=bool)
+    later_child = ((parents[:, :, None] == parents[:, None, :]) & earlier).any(axis=2)
+    taken = np.zeros_like(later_child)
+    taken[rows, parents] = True
+    free = taken.argsort(axis=1, kind="stable")  # free places first
+    place = np.where(later_child, free[rows, (later_child.cumsum(axis=1) - 1).clip(min=0)], parents)
+    order = np.empty_like(place)
+    order[rows, place] = children
+    return order
 
 
 def _closed_up(going: list[bool]) -> list[int]:

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from transduce.decoding.hypotheses import Beams, Candidates
 from transduce.nn import kernels
+from transduce.nn.kernels import Integers
 
 BLOCK = 64  # tokens, or so
 
@@ -20,20 +21,23 @@ Chooser = Callable[[Tensor, Beams, int], Candidates]
 
 def choose_best(scores: Tensor, beams: Beams, count: int) -> Candidates:
     """The most likely ones of all hypotheses of a sentence."""
-    return best_of(scores, beams.sums, count)
+    return Candidates.of(*best_of(scores, _sums(scores, beams), count))
 
 
-def choose_next(logits: Tensor, beams: Beams, count: int, silent: Tensor) -> Candidates:
+def choose_next(logits: Tensor, beams: Beams, count: int, silent: Integers) -> Candidates:
     """The same from logits, none of the ``silent`` tokens among them; see `kernels.can_choose`."""
-    sums, places = kernels.choose(logits, beams.sums, count, silent)
-    vocabulary = logits.size(2)
-    return Candidates(sums, places // vocabulary, places % vocabulary)
+    return Candidates(*kernels.choose(logits, beams.sums, count, silent))
 
 
-def best_of(scores: Tensor, offsets: Tensor, count: int) -> Candidates:
+def _sums(like: Tensor, beams: Beams) -> Tensor:
+    return torch.from_numpy(beams.sums).to(like.device)
+
+
+def best_of(scores: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The highest of scores + offsets (sentences, width): ``topk`` over all, several times faster on a CPU.
 
-    The best few are in the blocks with the best maxima, and maxima are far cheaper than an order.
+    The best few are in the blocks with the best maxima, and maxima are far cheaper than an order. Gives sums,
+    hypotheses and tokens: (sentences, count) each.
     """
     count, vocabulary = min(count, scores[0].numel()), scores.size(2)
     block = _block_size(vocabulary)
@@ -47,12 +51,9 @@ def best_of(scores: Tensor, offsets: Tensor, count: int) -> Candidates:
     rows = torch.arange(len(scores), device=scores.device)[:, None]
     near = blocks[rows, parent, which] + offsets[rows, parent][:, :, None]  # (sentences, count, block)
     sums, found = near.flatten(1).topk(count, dim=1)
-    return Candidates(
-        sums,
-        parent.gather(1, found // block),
-        # What stands behind the vocabulary's end has no chance, but must not be a token of its own.
-        (which.gather(1, found // block) * block + found % block).clamp(max=vocabulary - 1),
-    )
+    # What stands behind the vocabulary's end has no chance, but must not be a token of its own.
+    tokens = (which.gather(1, found // block) * block + found % block).clamp(max=vocabulary - 1)
+    return sums, parent.gather(1, found // block), tokens
 
 
 @cache
@@ -74,28 +75,23 @@ class ChooseDiverse:
 
     def __call__(self, scores: Tensor, beams: Beams, count: int) -> Candidates:
         """See `Chooser`."""
-        offsets = beams.sums
+        offsets = _sums(scores, beams)
         names = torch.tensor(beams.sentences, device=scores.device)
         sentence, group = names // self.groups, names % self.groups
         said = scores.new_zeros(int(sentence.max()) + 1, scores.size(2))
-        parts: dict[int, tuple[int, Candidates]] = {}
+        parts: dict[int, tuple[Tensor, ...]] = {}
         for number in range(self.groups):
             rows = (group == number).nonzero().squeeze(1)
             if not len(rows):
                 continue
             dear = scores[rows] - self.strength * said[sentence[rows]][:, None]
-            chosen = best_of(dear, offsets[rows], count)
-            real = scores[rows].flatten(1).gather(1, chosen.parents * scores.size(2) + chosen.tokens)
-            chosen = Candidates(real + offsets[rows].gather(1, chosen.parents), chosen.parents, chosen.tokens)
-            kept = chosen.tokens[:, : count // 2]  # as many as will go on, or nearly so
+            _, parents, tokens = best_of(dear, offsets[rows], count)
+            real = scores[rows].flatten(1).gather(1, parents * scores.size(2) + tokens)
+            sums = real + offsets[rows].gather(1, parents)
+            kept = tokens[:, : count // 2]  # as many as will go on, or nearly so
             said[sentence[rows]] = said[sentence[rows]].scatter_add(
                 1, kept, torch.ones_like(kept, dtype=said.dtype)
             )
-            parts.update({row: (place, chosen) for place, row in enumerate(rows.tolist())})
-        found = [parts[row] for row in range(len(names))]
-        return Candidates(
-            *(
-                torch.stack([getattr(chosen, name)[place] for place, chosen in found])
-                for name in ("sums", "parents", "tokens")
-            )
-        )
+            parts.update(zip(rows.tolist(), zip(sums, parents, tokens, strict=True), strict=True))
+        in_order = zip(*(parts[row] for row in range(len(names))), strict=True)
+        return Candidates.of(*(torch.stack(part) for part in in_order))

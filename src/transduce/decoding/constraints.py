@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import chain, zip_longest
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -67,11 +68,7 @@ class Constraints:
             ),
             strict=True,
         )
-        return Candidates(
-            scores.new_tensor(sums),
-            torch.tensor(parents, device=scores.device),
-            torch.tensor(tokens, device=scores.device),
-        )
+        return Candidates(np.array(sums, dtype=np.float32), np.array(parents), np.array(tokens))
 
     def _allot(
         self,
@@ -90,7 +87,8 @@ class Constraints:
         if not phrases:
             return ways
         also = [
-            (float(scores[row, beam, token] + beams.sums[row, beam]), beam, token) for beam, token in further
+            (float(np.float32(scores[row, beam, token].item()) + beams.sums[row, beam]), beam, token)
+            for beam, token in further
         ]
         degrees: dict[int, list[tuple[float, int, int]]] = {}
         for total, beam, token in {*ways, *also}:

@@ -1,34 +1,43 @@
-"""Targets that were found, and those under way."""
+"""Targets that were found, and those under way.
+
+What was said is a few numbers a step, and every step looks at them: NumPy, whose calls take a fraction of the
+time of torch's, has them in the machine's memory, wherever the model computes.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, field
+from itertools import pairwise, zip_longest
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from transduce.nn.kernels import Floats, Integers
 
 
 @dataclass(frozen=True)
 class Candidates:
     """Ways to go on, best first: (sentences, n) each."""
 
-    sums: Tensor  # of log-probabilities, with the new token
-    parents: Tensor  # which hypothesis of the sentence goes on
-    tokens: Tensor
+    sums: Floats  # of log-probabilities, with the new token
+    parents: Integers  # which hypothesis of the sentence goes on
+    tokens: Integers
+
+    @classmethod
+    def of(cls, sums: Tensor, parents: Tensor, tokens: Tensor) -> "Candidates":
+        """From wherever the model computes."""
+        return cls(*(part.cpu().numpy() for part in (sums, parents, tokens)))
 
     @property
-    def rows(self) -> Tensor:
+    def rows(self) -> Integers:
         """The numbers of the sentences, (sentences, 1)."""
-        return torch.arange(len(self.sums), device=self.sums.device)[:, None]
+        return np.arange(len(self.sums))[:, None]
 
-    @property
-    def ranks(self) -> Tensor:
-        """0, 1, … for each sentence."""
-        return torch.arange(self.sums.size(1), device=self.sums.device).expand_as(self.sums)
-
-    def take(self, order: Tensor) -> "Candidates":
+    def take(self, order: Integers) -> "Candidates":
         """Those of these ranks, (sentences, n)."""
-        return Candidates(*(part.gather(1, order) for part in (self.sums, self.parents, self.tokens)))
+        rows = self.rows
+        return Candidates(self.sums[rows, order], self.parents[rows, order], self.tokens[rows, order])
 
 
 @dataclass(frozen=True)
@@ -51,52 +60,81 @@ def best_in_turn(groups: Sequence[Sequence[Hypothesis]], count: int) -> list[Hyp
     return sorted(list(different.values())[:count], key=lambda one: -one.score)
 
 
+class Step(NamedTuple):
+    """What each hypothesis said, one after the other of all sentences: (hypotheses,) each."""
+
+    origins: Integers  # the hypothesis of the step before that it goes on from
+    tokens: Integers
+    sums: Floats
+
+
 @dataclass
 class Beams:
     """The hypotheses that go on: ``width`` of them for each sentence that is not done."""
 
     sentences: list[int]  # which of the batch
-    sums: Tensor  # (sentences, width), log-probabilities
-    tokens: Tensor  # (sentences, width, length)
-    steps: Tensor  # (sentences, width, length), the log-probability of each token
+    sums: Floats  # (sentences, width), log-probabilities
     coverage: Tensor | None = None  # (sentences, width, source), attention that each source token got so far
+    steps: list[Step] = field(default_factory=list)  # all that was said
 
     @classmethod
-    def start(cls, source: Tensor, *, covering: bool) -> "Beams":
-        """Nothing was said yet about these sources, (sentences, source)."""
-        count, length = source.shape
-        empty = torch.empty(count, 1, 0, device=source.device)
-        coverage = torch.zeros(count, 1, length, device=source.device) if covering else None
-        return cls(list(range(count)), empty.new_zeros(count, 1), empty.long(), empty, coverage)
+    def start(cls, sentences: Sequence[int], coverage: Tensor | None = None) -> "Beams":
+        """Nothing was said yet: a hypothesis for each sentence."""
+        return cls(list(sentences), np.zeros((len(sentences), 1), dtype=np.float32), coverage)
+
+    @property
+    def width(self) -> int:
+        """Hypotheses of a sentence."""
+        return int(self.sums.shape[1])
 
     @property
     def length(self) -> int:
         """How many tokens each has said."""
-        return self.tokens.size(2)
+        return len(self.steps)
 
-    def grow(self, new: Candidates) -> "Beams":
-        """One token more."""
+    @property
+    def tokens(self) -> Integers:
+        """All that each has said: (sentences, width, length)."""
+        places = np.arange(self.sums.size)
+        said = np.empty((self.length, len(places)), dtype=np.int64)
+        for number in reversed(range(self.length)):
+            origins, tokens, _ = self.steps[number]
+            said[number] = tokens[places]
+            places = origins[places]
+        return said.T.reshape(*self.sums.shape, self.length)
 
-        def of_parents(held: Tensor) -> Tensor:
-            if held.size(1) == 1:  # which is everyone's parent
-                return held.expand(-1, new.parents.size(1), *held.shape[2:])
-            return held[new.rows, new.parents]
+    def spoken(self, new: Candidates, row: int, rank: int) -> tuple[list[int], list[float]]:
+        """All tokens of a candidate, and the log-probability of each."""
+        tokens, sums = [int(new.tokens[row, rank])], [float(new.sums[row, rank])]
+        place = row * self.width + int(new.parents[row, rank])
+        for step in reversed(self.steps):
+            tokens.append(int(step.tokens[place]))
+            sums.append(float(step.sums[place]))
+            place = int(step.origins[place])
+        sums.append(0.0)
+        return tokens[::-1], [after - before for before, after in pairwise(reversed(sums))]
 
-        steps = new.sums - of_parents(self.sums)
-        return Beams(
-            self.sentences,
-            new.sums,
-            torch.cat([of_parents(self.tokens), new.tokens[:, :, None]], dim=2),
-            torch.cat([of_parents(self.steps), steps[:, :, None]], dim=2),
-            None if self.coverage is None else of_parents(self.coverage),
-        )
+    def grow(self, new: Candidates, rows: Sequence[int]) -> Integers | None:
+        """One token more in the sentences of these rows; the others are done.
 
-    def take(self, rows: Tensor) -> "Beams":
-        """These sentences, (n,)."""
-        return Beams(
-            [self.sentences[row] for row in rows.tolist()],
-            self.sums[rows],
-            self.tokens[rows],
-            self.steps[rows],
-            None if self.coverage is None else self.coverage[rows],
-        )
+        Gives the hypotheses from which those come that go on, (sentences, width), or nothing if each is where
+        it was.
+        """
+        origins, sums, tokens = new.rows * self.width + new.parents, new.sums, new.tokens
+        before = self.sums.shape
+        if len(rows) < len(self.sentences):
+            self.sentences = [self.sentences[row] for row in rows]
+            chosen = np.array(rows, dtype=np.int64)
+            origins, sums, tokens = origins[chosen], sums[chosen], tokens[chosen]
+        self.steps.append(Step(origins.ravel(), tokens.ravel(), sums.ravel()))
+        self.sums = sums
+        if sums.shape == before and (origins.ravel() == np.arange(origins.size)).all():
+            return None
+        if self.coverage is not None:
+            places = torch.from_numpy(origins).to(self.coverage.device)
+            self.coverage = self.coverage.flatten(0, 1)[places]
+        return origins
+
+    def last(self, device: torch.device) -> Tensor:
+        """The newest tokens: (hypotheses,)."""
+        return torch.from_numpy(self.steps[-1].tokens).to(device)

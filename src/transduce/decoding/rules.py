@@ -45,8 +45,9 @@ def no_repeated_ngram(size: int) -> Rule:
     def rule(scores: Tensor, beams: Beams) -> None:
         if beams.length < size:
             return
-        windows = beams.tokens.unfold(2, size, 1)  # (sentences, width, places, size)
-        now = beams.tokens[:, :, beams.length - size + 1 :]  # the last size − 1 tokens
+        said = torch.from_numpy(beams.tokens).to(scores.device)
+        windows = said.unfold(2, size, 1)  # (sentences, width, places, size)
+        now = said[:, :, beams.length - size + 1 :]  # the last size − 1 tokens
         same = (windows[..., :-1] == now[:, :, None]).all(dim=-1)
         row, beam, place = same.nonzero(as_tuple=True)
         scores[row, beam, windows[row, beam, place, -1]] = -torch.inf

@@ -57,13 +57,11 @@ def sample(
     state = model.start(model.encode(source), max(max_lengths, default=1))
     if count > 1:
         state.select(torch.arange(len(source), device=source.device)[:, None].expand(-1, count))
-    beams = Beams.start(source, covering=False)
-    every = torch.arange(len(source), device=source.device).repeat_interleave(count)
     # Each draw is a sentence of its own here: none gives way to another.
-    beams = beams.take(every)
+    beams = Beams.start([sentence for sentence in range(len(source)) for _ in range(count)])
     luck = _uniform(draws, max_lengths, count).to(source.device)
     forbid = (unspeakable(special), *rules)
-    last = torch.full_like(every, special.bos)
+    last = source.new_full((len(beams.sentences),), special.bos)
     while beams.sentences:
         scores = model.step(last, state).float()[:, None]  # (draws, 1, vocabulary)
         normaliser = scores.logsumexp(dim=-1)
@@ -75,22 +73,24 @@ def sample(
         drawn = torch.searchsorted(below, luck[:, beams.length, None] * total, right=True)
         stuck = total[:, 0].isnan().tolist()
         drawn = drawn.clamp(max=below.size(1) - 1)
-        sums = beams.sums + scores[:, 0].gather(1, drawn) - normaliser
-        beams = beams.grow(Candidates(sums, torch.zeros_like(drawn), drawn))
-        going = []
-        for row, (sentence, token) in enumerate(zip(beams.sentences, drawn[:, 0].tolist(), strict=True)):
+        sums = torch.from_numpy(beams.sums).to(scores.device) + scores[:, 0].gather(1, drawn) - normaliser
+        new, going = Candidates.of(sums, torch.zeros_like(drawn), drawn), []
+        for row, sentence in enumerate(beams.sentences):
+            token = int(new.tokens[row, 0])
             if stuck[row]:
                 continue
-            if token == special.eos or beams.length >= max_lengths[sentence]:
-                tokens, steps = beams.tokens[row, 0].tolist(), beams.steps[row, 0].tolist()
+            if token == special.eos or beams.length + 1 >= max_lengths[sentence]:
+                tokens, steps = beams.spoken(new, row, 0)
                 said = tokens[:-1] if token == special.eos else tokens
                 done[sentence].append(Hypothesis(said, steps, sum(steps)))
             else:
                 going.append(row)
-        keep = torch.tensor(going, dtype=torch.long, device=source.device)
-        beams, luck = beams.take(keep), luck[keep]
-        last = beams.tokens[:, 0, -1]
-        state.select(keep)
+        origins = beams.grow(new, going)
+        last = beams.last(source.device)
+        if origins is not None:
+            kept = torch.from_numpy(origins[:, 0]).to(source.device)
+            luck = luck[kept]
+            state.select(kept)
     return [sorted(found, key=lambda one: -one.score) for found in done]
 
 

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 from transduce.decoding.hypotheses import Candidates
 from transduce.decoding.penalties import LengthPenalty
+from transduce.nn.kernels import Integers
 
 Fate = Literal["kept", "ended", "pruned"]
 
@@ -33,7 +35,7 @@ class Tracer:
         self._places = [-1]  # of the hypotheses under way, in the last list
         self._sums = [0.0]
 
-    def note(self, chosen: Candidates, ends: Tensor, order: Tensor) -> None:
+    def note(self, chosen: Candidates, ends: npt.NDArray[np.bool_], order: Integers) -> None:
         """One step: all candidates, which of the first ones ended, and which go on: (1, n) each."""
         if len(chosen.sums) != 1:
             raise ValueError(f"a trace is of one sentence, not of {len(chosen.sums)}")

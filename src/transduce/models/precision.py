@@ -12,10 +12,10 @@ from torch.nn import functional as F
 from transduce.errors import ConfigError
 from transduce.machine import announces, lacks_announced_instructions, uses_lacking_instructions
 from transduce.models.protocol import Precision
-from transduce.nn.decoder import Decoder
+from transduce.models.transformer import Transformer
 from transduce.nn.embedding import Embedding
 from transduce.nn.int8 import Int8Linear, Int8Output, round_linear_maps
-from transduce.nn.packed_decoder import PackedDecoder
+from transduce.nn.packed_step import PackedStep
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 _ROWS = 128  # of the trial: 32 sentences with a beam of four
@@ -41,9 +41,10 @@ def in_precision(model: ModelT, precision: Precision) -> ModelT:
             model.add_module("output", Int8Output(output.weight, seven_bits=seven_bits))
         for child in model.children():
             round_linear_maps(child, seven_bits=seven_bits)
-        for module in model.modules():
-            if isinstance(module, Decoder) and PackedDecoder.suits(module):
-                module.fast_step = PackedDecoder(module)
+        if isinstance(model, Transformer):
+            model.fast_step = PackedStep.of(
+                model.target_embedding, model.target_positions, model.decoder, model.output
+            )
         return model
     return model.float()
 

@@ -18,6 +18,7 @@ from transduce.nn.feed_forward import FeedForward
 from transduce.nn.hashed import HashedSelfAttention
 from transduce.nn.low_rank import LowRankSelfAttention
 from transduce.nn.masks import causal_mask, padding_mask
+from transduce.nn.packed_step import PackedStep
 from transduce.nn.positional import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions
 from transduce.nn.residual import Residual
 from transduce.nn.restricted import Window, WindowSelfAttention
@@ -52,6 +53,7 @@ class Transformer(Model):
         self.target_positions = _positions(config)
         self.dropout = Dropout(config.dropout)
         self.encoder, self.decoder = _stacks(config)
+        self.fast_step: PackedStep | None = None  # another way to compute `step`
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Source (batch, source) and target (batch, target) tokens → logits (batch, target, vocabulary).
@@ -97,6 +99,8 @@ class Transformer(Model):
         """
         if tokens.shape != (state.targets,):
             raise ValueError(f"{state.targets} targets are under way, but tokens are {tuple(tokens.shape)}")
+        if self.fast_step and record is None and not self.training and self.fast_step.fits(state):
+            return self.fast_step(tokens, state)
         x = self.dropout(self.target_positions(self.target_embedding(tokens[:, None]), state.length))
         weights: list[Tensor] | None = None if record is None else []
         decoded = self.decoder.step(x.view(-1, state.width, x.size(-1)), state, weights)

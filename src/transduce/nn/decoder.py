@@ -1,8 +1,9 @@
 """The decoder: a stack of identical layers (section 3.1, the right half of Figure 1)."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, cast
+from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from transduce.nn.attention import EncoderDecoderAttention, MultiHeadAttention
@@ -66,18 +67,6 @@ class DecoderLayer(nn.Module):
         return x
 
 
-class FastStep(Protocol):
-    """Another way to compute `Decoder.step`."""
-
-    def fits(self, state: DecoderState) -> bool:
-        """Whether it can take this one."""
-        ...
-
-    def __call__(self, x: Tensor, state: DecoderState) -> Tensor:
-        """The same as `Decoder.step`."""
-        ...
-
-
 class Decoder(nn.Module):
     """Layer after layer: a whole target at once (`forward`), or one position at a time (`start`, `step`)."""
 
@@ -85,7 +74,6 @@ class Decoder(nn.Module):
         super().__init__()
         self.layers = cast("Sequence[DecoderLayer]", nn.ModuleList(layers))
         self.final_norm = nn.Identity() if final_norm is None else final_norm
-        self.fast_step: FastStep | None = None
 
     def forward(
         self,
@@ -112,7 +100,9 @@ class Decoder(nn.Module):
         return DecoderState(
             # In one piece: every step would make such a copy for itself otherwise.
             memory=[layer.memory_attention.keys_values(memory).contiguous() for layer in self.layers],
-            memory_mask=memory_mask.clone(),  # the state changes in place, and the memory is the caller's
+            memory_mask=memory_mask.clone(
+                memory_format=torch.contiguous_format
+            ),  # the state changes in place, and the memory is the caller's
             caches=[KeyValueCache(capacity) for _ in self.layers],
         )
 
@@ -121,8 +111,6 @@ class Decoder(nn.Module):
 
         ``record`` receives each layer's attention to the source: (sources, heads, width, source).
         """
-        if self.fast_step and record is None and not self.training and self.fast_step.fits(state):
-            return self.fast_step(x, state)
         for layer, memory, cache in zip(self.layers, state.memory, state.caches, strict=True):
             x = layer.step(x, memory, state.memory_mask, cache, record)
         return self._finish(x)

@@ -310,7 +310,7 @@ void attend(const Attention *attention, int threads)
     in_shares(some_sequences, a, a->batch, a->batch * a->heads * a->queries * a->length * (a->d_k + a->d_v), threads);
 }
 
-/* One position more of every target: the whole decoder, layer after layer (`DecoderLayer.step`) */
+/* One token more of every target: embedding, decoder and output (`Transformer.step`) */
 
 typedef struct {
     const float *weight, *bias;
@@ -329,12 +329,26 @@ typedef struct {
 typedef struct {
     const Layer *layers;
     const Norm *final; /* or NULL */
-    const uint8_t *mask; /* (sources, source) */
-    int64_t depth, sources, width, heads, d_model, d_ff, d_k, d_v;
+    const Map *output;
+    const float *embedding; /* (vocabulary, d_model) */
+    const float *position;  /* (d_model), of the one that is read */
+    const uint8_t *mask;    /* (sources, source) */
+    int64_t vocabulary, depth, sources, width, heads, d_model, d_ff, d_k, d_v;
     int64_t capacity, length, source; /* positions there is room for, that were read, of the sources */
-    float epsilon;
+    float scale, epsilon;
     int32_t pre;
 } Step;
+
+/* x (targets, d_model); gives 0 if there is no such token */
+static int embed(const Step *s, const int64_t *tokens, float *x, long targets)
+{
+    for (long t = 0; t < targets; t++, x += s->d_model) {
+        if (tokens[t] < 0 || tokens[t] >= s->vocabulary) return 0;
+        const float *row = s->embedding + tokens[t] * s->d_model;
+        for (long i = 0; i < s->d_model; i++) x[i] = row[i] * s->scale + s->position[i];
+    }
+    return 1;
+}
 
 static void normalise(const Norm *norm, const float *x, float *y, long rows, long width, float epsilon)
 {
@@ -385,16 +399,22 @@ static void remember(const Step *s, const Past *past, const float *rows, long ta
         }
 }
 
-/* x (targets, d_model) becomes what the last layer says; gives 0 if there is no memory */
-int step(const Step *s, const Past *pasts, float *x, int threads)
+enum { DONE, NO_MEMORY, NO_SUCH_TOKEN };
+
+/* tokens (targets) in, logits (targets, vocabulary) out */
+int step(const Step *s, const Past *pasts, const int64_t *tokens, float *logits, int threads)
 {
     const long targets = s->sources * s->width, keys = s->heads * s->d_k, values = s->heads * s->d_v;
     const long narrowest = values > s->d_model ? values : s->d_model;
     long widest = 2 * keys + values > s->d_ff ? 2 * keys + values : s->d_ff;
     if (widest < s->d_model) widest = s->d_model;
-    float *normed = malloc(targets * (s->d_model + widest + narrowest) * sizeof(float));
-    if (!normed) return 0;
-    float *wide = normed + targets * s->d_model, *narrow = wide + targets * widest;
+    float *x = malloc((targets * (2 * s->d_model + widest + narrowest) + 1) * sizeof(float));
+    if (!x) return NO_MEMORY;
+    float *normed = x + targets * s->d_model, *wide = normed + targets * s->d_model, *narrow = wide + targets * widest;
+    if (!embed(s, tokens, x, targets)) {
+        free(x);
+        return NO_SUCH_TOKEN;
+    }
     int ok = 1;
     for (long l = 0; ok && l < s->depth; l++) {
         const Layer *layer = s->layers + l;
@@ -436,8 +456,9 @@ int step(const Step *s, const Past *pasts, float *x, int threads)
         after(s, &layer->around_feed_forward, x, narrow, targets);
     }
     if (s->final) normalise(s->final, x, x, targets, s->d_model, s->epsilon);
-    free(normed);
-    return ok;
+    ok = ok && apply(s->output, x, logits, targets, 0, threads);
+    free(x);
+    return ok ? DONE : NO_MEMORY;
 }
 
 /* The best ways to go on: the highest of log(softmax(logits)) + sum over all hypotheses of a sentence */
@@ -446,7 +467,7 @@ typedef struct {
     const float *logits, *sums; /* (sentences, width, vocabulary), (sentences, width) */
     const int64_t *silent;      /* tokens that are never said */
     float *scores;              /* (sentences, count), highest first */
-    int64_t *places;            /* (sentences, count): hypothesis * vocabulary + token */
+    int64_t *parents, *tokens;  /* (sentences, count): of which hypothesis, and with what it goes on */
     int64_t sentences, width, vocabulary, count, silents;
 } Choice;
 
@@ -478,8 +499,8 @@ static void some_choices(const void *job, long begin, long end)
     const Choice *c = job;
     for (long s = begin; s < end; s++) {
         float *scores = c->scores + s * c->count;
-        int64_t *places = c->places + s * c->count;
-        for (long n = 0; n < c->count; n++) scores[n] = -INFINITY, places[n] = 0;
+        int64_t *parents = c->parents + s * c->count, *tokens = c->tokens + s * c->count;
+        for (long n = 0; n < c->count; n++) scores[n] = -INFINITY, parents[n] = tokens[n] = 0;
         for (long h = 0; h < c->width; h++) {
             const long hypothesis = s * c->width + h;
             const float *logits = c->logits + hypothesis * c->vocabulary;
@@ -501,8 +522,9 @@ static void some_choices(const void *job, long begin, long end)
                     const float its = fminf(logits[token] - all, 0) + sum;
                     long n = c->count - 1;
                     if (!(its > scores[n]) || is_silent(c, token)) continue;
-                    for (; n > 0 && its > scores[n - 1]; n--) scores[n] = scores[n - 1], places[n] = places[n - 1];
-                    scores[n] = its, places[n] = h * c->vocabulary + token;
+                    for (; n > 0 && its > scores[n - 1]; n--)
+                        scores[n] = scores[n - 1], parents[n] = parents[n - 1], tokens[n] = tokens[n - 1];
+                    scores[n] = its, parents[n] = h, tokens[n] = token;
                 }
             }
         }
@@ -531,5 +553,5 @@ int move(char *data, long batch, const int64_t *rows, long count, long parts, lo
     return 1;
 }
 
-/* What `kernels.py` and `packed_decoder.py` must agree with */
+/* What `kernels.py` and `packed_step.py` must agree with */
 const long sizes[] = {sizeof(Map), sizeof(Attention), sizeof(Choice), sizeof(Norm), sizeof(Layer), sizeof(Past), sizeof(Step)};

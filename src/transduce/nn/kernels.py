@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -31,6 +33,8 @@ FEATURES = {  # as the system names them, and the compiler
     "avx512_vnni": "avx512vnni",
     "fma": "fma",
 }
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
 LANES, PANEL = 16, 64  # numbers in a register; outputs that are computed together
 LONGEST = 8192  # keys whose weights are put on a thread's stack
 
@@ -55,7 +59,7 @@ class _Attention(ctypes.Structure):
 
 class _Choice(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("logits", "sums", "silent", "scores", "places")),
+        *((name, ctypes.c_void_p) for name in ("logits", "sums", "silent", "scores", "parents", "tokens")),
         *((name, ctypes.c_int64) for name in ("sentences", "width", "vocabulary", "count", "silents")),
     )
 
@@ -72,7 +76,7 @@ def library() -> ctypes.CDLL | None:
         found.linear.argtypes = [ctypes.POINTER(Map), pointer, pointer, size, count]
         found.attend.argtypes, found.attend.restype = [ctypes.POINTER(_Attention), count], None
         found.choose.argtypes, found.choose.restype = [ctypes.POINTER(_Choice), count], None
-        found.step.argtypes = [pointer, pointer, pointer, count]
+        found.step.argtypes = [*([pointer] * 4), count]
         found.move.argtypes = [pointer, size, pointer, *([size] * 4)]
         return found
     return None
@@ -213,23 +217,23 @@ def can_choose(logits: Tensor, count: int) -> bool:
     )
 
 
-def choose(logits: Tensor, sums: Tensor, count: int, silent: Tensor) -> tuple[Tensor, Tensor]:
+def choose(logits: Tensor, sums: Floats, count: int, silent: Integers) -> tuple[Floats, Integers, Integers]:
     """The ``count`` highest of log softmax(logits) + sums over each sentence's hypotheses, best first.
 
     logits (sentences, width, vocabulary), sums (sentences, width), silent (n,) tokens that are left out →
-    scores (sentences, count), and where they are: hypothesis · vocabulary + token. What has no probability
-    may stand in as anything. If there are logits that are no numbers, neither are the scores.
+    scores, hypotheses and tokens, (sentences, count) each. What has no probability may stand in as anything.
+    If there are logits that are no numbers, neither are the scores.
     """
     sentences, width, vocabulary = logits.shape
-    sums, silent = sums.float().contiguous(), silent.long()
-    scores = logits.new_empty(sentences, count)
-    places = logits.new_empty(sentences, count, dtype=torch.long)
+    sums, silent = np.ascontiguousarray(sums, np.float32), np.ascontiguousarray(silent, np.int64)
+    scores = np.empty((sentences, count), np.float32)
+    parents, tokens = np.empty((sentences, count), np.int64), np.empty((sentences, count), np.int64)
     choice = _Choice(
-        *(part.data_ptr() for part in (logits, sums, silent, scores, places)),
+        *(logits.data_ptr(), *(part.ctypes.data for part in (sums, silent, scores, parents, tokens))),
         *(sentences, width, vocabulary, count, len(silent)),
     )
     there().choose(choice, torch.get_num_threads())
-    return scores, places
+    return scores, parents, tokens
 
 
 def move_rows(held: Tensor, rows: Tensor, filled: int) -> bool:

@@ -51,48 +51,47 @@ class KeyValueCache:
     def __init__(self, capacity: int) -> None:
         self.capacity = min(max(capacity, 1), ROOM)
         self.length = 0
-        self._buffer: KeyValue | None = None
+        self.held: KeyValue | None = None  # another object whenever it moves or has other rows
 
     def append(self, new: KeyValue) -> KeyValue:
         """Add positions; gives all of them, as views."""
         end = self.length + new.key.size(2)
-        if self._buffer is None or end > self.capacity:
+        if self.held is None or end > self.capacity:
             self._set_aside(new, end)
-        assert self._buffer is not None  # noqa: S101
-        for held, added in zip(self._buffer, new, strict=True):
+        assert self.held is not None  # noqa: S101
+        for held, added in zip(self.held, new, strict=True):
             held[:, :, self.length : end] = added
         self.length = end
         return self.filled()
 
-    def extend(self, like: KeyValue) -> KeyValue:
-        """One position more, which the caller fills: all that is set aside, (batch, heads, capacity, width).
+    def room(self, like: KeyValue) -> KeyValue:
+        """All that is set aside, (batch, heads, capacity, width), where one position more has its place.
 
-        ``like`` may have no positions: it says how large the rest is.
+        A caller that fills it adds to ``length``. ``like`` says how large the rest is.
         """
-        if self._buffer is None or self.length == self.capacity:
+        if self.held is None or self.length == self.capacity:
             self._set_aside(like, self.length + 1)
-        assert self._buffer is not None  # noqa: S101
-        self.length += 1
-        return self._buffer
+        assert self.held is not None  # noqa: S101
+        return self.held
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows of the batch, in this order."""
-        if self._buffer is not None:
-            self._buffer = KeyValue(*(select_rows(part, rows, self.length) for part in self._buffer))
+        if self.held is not None:
+            self.held = KeyValue(*(select_rows(part, rows, self.length) for part in self.held))
 
     def filled(self) -> KeyValue:
         """The keys and values so far, as views; there must be some."""
-        assert self._buffer is not None  # noqa: S101
-        return KeyValue(*(part[:, :, : self.length] for part in self._buffer))
+        assert self.held is not None  # noqa: S101
+        return KeyValue(*(part[:, :, : self.length] for part in self.held))
 
     def _set_aside(self, like: KeyValue, needed: int) -> None:
         """Room for ``needed`` positions and as many again, keeping what is there."""
         if needed > self.capacity:
             self.capacity = 2 * needed
-        old = None if self._buffer is None else self.filled()
-        self._buffer = KeyValue(*(self._empty_like(part) for part in like))
+        old = None if self.held is None else self.filled()
+        self.held = KeyValue(*(self._empty_like(part) for part in like))
         if old is not None:
-            for held, part in zip(self._buffer, old, strict=True):
+            for held, part in zip(self.held, old, strict=True):
                 held[:, :, : self.length] = part
 
     def _empty_like(self, part: Tensor) -> Tensor:
@@ -108,6 +107,7 @@ class DecoderState:
     memory_mask: Tensor  # (sources, 1, 1, source)
     caches: list[KeyValueCache]  # the targets so far, a layer each; a row for each target
     width: int = 1
+    places: object = None  # where all this is, for a kernel that keeps it in mind
 
     @property
     def targets(self) -> int:
@@ -126,10 +126,7 @@ class DecoderState:
         must share their source, which is kept only once. A target may be taken several times.
         """
         grid = rows if rows.dim() > 1 else rows[:, None]
-        flat, as_it_is = grid.flatten(), torch.arange(self.targets, device=rows.device)
-        if grid.size(1) == self.width and torch.equal(flat, as_it_is):
-            return
-        sources = grid[:, 0] // self.width
+        flat, sources = grid.flatten(), grid[:, 0] // self.width
         self.width = grid.size(1)
         self.memory = [layer.select(sources) for layer in self.memory]
         self.memory_mask = select_rows(self.memory_mask, sources)

@@ -1,6 +1,7 @@
-"""The decoder's step in C against the same step, layer by layer, in Python."""
+"""A model's step in C against the same step, layer by layer, in Python."""
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from builders import TOKENS, random_tokens, small_model
 from transduce.models.precision import in_precision
 from transduce.nn import kernels
-from transduce.nn.packed_decoder import PackedDecoder
+from transduce.nn.packed_step import PackedStep
 
 pytestmark = pytest.mark.skipif(
     kernels.library() is None, reason="no compiler, or no processor with AVX-512 VNNI"
@@ -70,10 +71,10 @@ def test_it_is_the_step_in_python(changes):
     model = rounded(**changes)
     sources = random_tokens(3, 9)
     sources[1, 6:] = model.vocabulary.pad
-    fast = model.decoder.fast_step
+    fast = model.fast_step
     assert fast is not None
     found = steps(model, sources, CHOICES)
-    model.decoder.fast_step = None
+    model.fast_step = None
     assert_close(found, steps(model, sources, CHOICES))
 
 
@@ -117,7 +118,7 @@ def test_sentences_do_not_depend_on_their_batch(batch, length, seed):
 )
 def test_others_go_layer_by_layer(changes):
     model = rounded(**changes)
-    assert model.decoder.fast_step is None
+    assert model.fast_step is None
     assert len(steps(model, random_tokens(2, 5), [None, None])) == 2
 
 
@@ -141,18 +142,51 @@ def test_copies_and_models_in_other_numbers_point_nowhere_else():
 
 
 def test_layers_of_different_sizes_go_one_by_one():
-    decoder = rounded().decoder
-    assert PackedDecoder.suits(decoder)
-    decoder.layers[1] = rounded(d_ff=64).decoder.layers[1]
-    assert not PackedDecoder.suits(decoder)
+    model = rounded()
+    parts = model.target_embedding, model.target_positions, model.decoder
+    assert PackedStep.of(*parts, model.output) is not None
+    assert PackedStep.of(*parts, model.target_embedding) is None
+    model.decoder.layers[1] = rounded(d_ff=64).decoder.layers[1]
+    assert PackedStep.of(*parts, model.output) is None
+
+
+@pytest.mark.parametrize("token", [-1, TOKENS])
+def test_there_must_be_such_a_token(token):
+    model = rounded()
+    with torch.inference_mode():
+        state = model.start(model.encode(random_tokens(2, 5)))
+        with pytest.raises(IndexError, match=f"below {TOKENS}"):
+            model.step(torch.tensor([4, token]), state)
+        assert state.length == 0
+
+
+def test_a_state_may_be_copied_in_the_middle():
+    model = rounded()
+    tokens = torch.tensor([4, 7])
+    with torch.inference_mode():
+        state = model.start(model.encode(random_tokens(2, 5)))
+        model.step(tokens, state)
+        copied, pickled = copy.deepcopy(state), pickle.loads(pickle.dumps(state))
+        expected = [model.step(tokens + n, state) for n in range(3)]
+        for other in (copied, pickled):
+            assert_close([model.step(tokens + n, other) for n in range(3)], expected)
+
+
+def test_steps_by_turns_see_what_the_others_have_read():
+    """What is recorded goes layer by layer, and may set more memory aside."""
+    model = rounded()
+    tokens = torch.tensor([4, 7])
+    with torch.inference_mode():
+        states = [model.start(model.encode(random_tokens(2, 5)), capacity=2) for _ in range(2)]
+        by_turns = [model.step(tokens, states[0], [] if n % 3 else None) for n in range(9)]
+        expected = [model.step(tokens, states[1], []) for n in range(9)]
+    assert_close(by_turns, expected)
 
 
 def test_what_is_too_long_goes_layer_by_layer(monkeypatch):
     model = rounded()
     sources = random_tokens(2, 6)
     expected = steps(model, sources, [None] * 6)
-    monkeypatch.setattr("transduce.nn.packed_decoder.LONGEST", 4)
-    monkeypatch.setattr(
-        "transduce.nn.packed_decoder.PackedDecoder.__call__", lambda *_: pytest.fail("too long")
-    )
+    monkeypatch.setattr("transduce.nn.packed_step.LONGEST", 4)
+    monkeypatch.setattr("transduce.nn.packed_step.PackedStep.__call__", lambda *_: pytest.fail("too long"))
     assert_close(steps(model, sources, [None] * 6), expected)
