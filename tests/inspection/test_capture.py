@@ -108,8 +108,18 @@ def test_what_cannot_be_inspected():
         look(model, tokenizer, ENGLISH * 3)
     with pytest.raises(DataError, match=r"^the target has \d+ tokens"):
         look(model, tokenizer, "the fox", GERMAN * 3)
+    with pytest.raises(DataError, match=r"^the target is empty"):
+        look(model, tokenizer, "the fox", "")
     with pytest.raises(DataError, match=r"^the sentence is not UTF-8"):
         look(model, tokenizer, "the \udcff fox")
+
+
+def test_nobody_looks_at_that_many_tokens():
+    model, tokenizer = model_for(ENGLISH, GERMAN)
+    with pytest.raises(
+        DataError, match=r"^the sentence has [\d,]+ tokens, and 512 can be shown; give a part"
+    ):
+        look(model, tokenizer, "the fox " * 300)
 
 
 def test_a_translator_is_all_it_needs():

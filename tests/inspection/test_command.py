@@ -76,6 +76,10 @@ def test_a_recurrent_network(folder, attention):
         (["hello", "--json", "x"], "--json goes with --corpus, not with a sentence; leave it out"),
         (["hello", "--layer", "1"], "--layer is for the picture; add --png FILE"),
         (["the fox", "--out", "en"], "en is there already, and is no page; choose another file"),
+        (
+            ["the fox", "--out", "x.html", "--png", "x.html"],
+            "both the page and the picture would be x.html; choose another --png",
+        ),
         (["the fox", "--png", "de"], "de is there already, and is no picture; choose another file"),
         (
             ["--corpus", "en", "de", "--json", "de"],

@@ -111,8 +111,10 @@ def test_a_corpus_is_read_and_told_about(tmp_path):
     model, tokenizer = model_for(ENGLISH, GERMAN)
     (tmp_path / "en").write_text(f"{ENGLISH}\n\nthe fox\nbrown\n", encoding="utf-8")
     (tmp_path / "de").write_text(f"{GERMAN}\nleer\nder Fuchs\nbraune\n", encoding="utf-8")
-    report = heads_of(model, tokenizer, tmp_path / "en", tmp_path / "de", 2, Console(quiet=True))
+    messages = Console(width=120, file=io.StringIO())
+    report = heads_of(model, tokenizer, tmp_path / "en", tmp_path / "de", 2, messages)
     assert report.sentences == 2
+    assert "too long for the model: 1\n" in messages.file.getvalue()
     console = Console(width=120, file=io.StringIO())
     print_heads(report, console)
     lines = console.file.getvalue().splitlines()

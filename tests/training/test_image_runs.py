@@ -155,7 +155,7 @@ def test_what_suits_the_images():
 
 def test_sizes_on_the_command_line():
     assert (parse_size("32"), parse_size("32x48"), parse_size(None)) == ((32, 32), (32, 48), None)
-    for wrong in ("x", "0", "3x", "1x2x3", "-4"):
+    for wrong in ("x", "0", "3x", "1x2x3", "-4", "5000", "32x100000"):
         with pytest.raises(ConfigError, match="is no size"):
             parse_size(wrong)
 

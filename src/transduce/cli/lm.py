@@ -12,3 +12,13 @@ app = typer.Typer(
 app.command("train")(lm_train.train)
 app.command("generate")(lm_generate.generate)
 app.command("perplexity")(lm_perplexity.perplexity)
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog="Example: transduce lm train --text tales.txt --out runs/tales",
+)
+def lm(context: typer.Context) -> None:
+    """Language models (GPT): train one on plain text, let it write, see how well it predicts."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())

@@ -85,7 +85,9 @@ class Tsv:
         if len(columns) > 1:
             return columns[0], columns[1]
         if _is_readable(text):
-            raise DataError(f"{self.path}, line {line}: no tab", "separate source and target by one")
+            raise DataError(
+                f"{self.path}, line {line}: no tab", "put one between what is read and what is to be said"
+            )
         return text, b""
 
 

@@ -18,6 +18,8 @@ from transduce.inspection.inspection import Inspection
 from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer
 
+MOST = 512  # tokens on a side: a page grows with their square, and nobody looks at more
+
 
 @torch.no_grad()
 def inspect(translator: Translator, source: str, target: str | None = None) -> Inspection:
@@ -26,8 +28,6 @@ def inspect(translator: Translator, source: str, target: str | None = None) -> I
     if not isinstance(model, Transformer | Rnn):
         raise TransduceError(f"a {type(model).__name__} cannot be looked into", "inspect one of its models")
     ids = _ids(tokenizer.encode_source, source, "the sentence", model.max_length)
-    if len(ids) < 2:
-        raise DataError("the sentence is empty", "give one with words in it")
     given = None if target is None else _ids(tokenizer.encode_target, target, "the target", model.max_length)
     rows = torch.tensor([ids], device=model.device)
     trace: Trace = []
@@ -93,8 +93,12 @@ def _ids(
     except UnicodeEncodeError as error:
         raise DataError(f"{what} is not UTF-8", "give it as UTF-8") from error
     (ids,) = encode([text])
+    if len(ids) < 2:
+        raise DataError(f"{what} is empty", "give one with words in it")
     if most is not None and len(ids) > most:
         raise DataError(f"{what} has {len(ids)} tokens, but the model reads {most}", "give a shorter one")
+    if len(ids) > MOST:
+        raise DataError(f"{what} has {len(ids):,} tokens, and {MOST} can be shown", "give a part of it")
     return ids
 
 

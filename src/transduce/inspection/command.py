@@ -46,6 +46,8 @@ def inspect(
     if layer is not None and png is None:
         raise ConfigError("--layer is for the picture", "add --png FILE")
     page = out or (None if png else PAGE)
+    if page and png and page.resolve() == png.resolve():
+        raise ConfigError(f"both the page and the picture would be {png}", "choose another --png")
     _keep(page, b"<!DOCTYPE html>", "page")
     _keep(png, b"\x89PNG", "picture")
     found = inspect_sentence(Translator.load(model, beam=beam or 4), sentence, target)

@@ -1,8 +1,9 @@
 """The heads of a model, as a table to read and as JSON to process."""
 
 import json
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -28,24 +29,32 @@ def heads_of(
     model: Transformer, tokenizer: Tokenizer, source: Path, target: Path, limit: int, messages: Console
 ) -> HeadReport:
     """Look at every head over the first ``limit`` usable pairs of two files."""
-    batches = read_batches(model, tokenizer, AlignedFiles(source, target), limit)
+    batches = read_batches(model, tokenizer, AlignedFiles(source, target), limit, messages.print)
     with Progress(console=messages, transient=True) as progress:
         task = progress.add_task("looking at every head", total=len(batches))
         return examine_heads(model, batches, lambda: progress.advance(task))
 
 
-def read_batches(model: Transformer, tokenizer: Tokenizer, files: AlignedFiles, limit: int) -> list[Batch]:
+def read_batches(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    files: AlignedFiles,
+    limit: int,
+    warn: Callable[[str], object] = lambda _: None,
+) -> list[Batch]:
     """The first usable pairs that the model can read, those of like length together."""
-    most = model.max_length
-    pairs = (
-        pair
-        for chunk in map(usable, files.chunks())
-        for pair in zip(
-            tokenizer.encode_source(chunk.sources), tokenizer.encode_target(chunk.targets), strict=True
-        )
-        if most is None or max(map(len, pair)) <= most
-    )
-    kept = sorted(islice(pairs, limit), key=lambda pair: max(map(len, pair)))
+    kept: list[tuple[list[int], list[int]]] = []
+    left_out = 0
+    for pair in _pairs(tokenizer, files):
+        if len(kept) == limit:
+            break
+        if pair is None or max(map(len, pair)) > (model.max_length or math.inf):
+            left_out += 1
+        else:
+            kept.append(pair)
+    if left_out:
+        warn(f"pairs left out, as empty, not UTF-8 or too long for the model: {left_out:,}")
+    kept.sort(key=lambda pair: max(map(len, pair)))
     if not kept:
         raise DataError(
             f"{files.source} and {files.target} hold no pair that the model can read", "check the files"
@@ -61,6 +70,17 @@ def read_batches(model: Transformer, tokenizer: Tokenizer, files: AlignedFiles, 
         ).to(model.device)
         for group in groups
     ]
+
+
+def _pairs(tokenizer: Tokenizer, files: AlignedFiles) -> Iterator[tuple[list[int], list[int]] | None]:
+    """Of every line, or nothing where it cannot be used."""
+    for chunk in files.chunks():
+        clean = usable(chunk)
+        found = zip(
+            tokenizer.encode_source(clean.sources), tokenizer.encode_target(clean.targets), strict=True
+        )
+        by_line = dict(zip(clean.lines, found, strict=True))
+        yield from (by_line.get(chunk.first_line + number) for number in range(len(chunk.sources)))
 
 
 def print_heads(report: HeadReport, console: Console) -> None:

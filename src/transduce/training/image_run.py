@@ -112,7 +112,8 @@ def complete(model: ViTConfig, images: Images) -> ViTConfig:
     patch = suitable_patch(height, width)
     if patch == 1 and model.patch_size is None and height * width > PATCHES:
         raise DataError(
-            f"images of {height}×{width} divide into no square patches", "bring them to another --size"
+            f"images of {height}×{width} divide into no square patches but pixels, which are too many",
+            "bring them to another --size",
         )
     chosen = {"patch_size": patch, "mean": mean, "std": std, **model.model_dump(exclude_none=True)}
     told = {

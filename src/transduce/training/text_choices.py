@@ -20,7 +20,7 @@ def choose_model(
     if not isinstance(model, GptConfig | BertConfig) or model.family != family:
         raise ConfigError(
             f"a model of family {model.family!r} was asked for, but here one of {family!r} is trained",
-            f"choose a preset such as {family}-small",
+            f"choose a preset such as {family}-small, or a model of that family to begin with",
         )
     if max_length and wishes.start and max_length != model.max_length:
         raise ConfigError(

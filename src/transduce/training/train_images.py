@@ -10,6 +10,8 @@ from transduce.training.choices import Wishes
 from transduce.training.distributed import joined
 from transduce.training.image_run import ImageInputs, ImageRun
 
+LARGEST = 4096  # pixels on a side
+
 
 def train_images(
     out: str | Path,
@@ -50,8 +52,10 @@ def parse_size(size: str | None) -> tuple[int, int] | None:
     if size is None:
         return None
     parts = size.lower().replace("×", "x").split("x")
-    if len(parts) > 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ConfigError(f"{size!r} is no size", "give a number of pixels, or HEIGHTxWIDTH")
+    if len(parts) > 2 or not all(part.isdecimal() and 0 < int(part) <= LARGEST for part in parts):
+        raise ConfigError(
+            f"{size!r} is no size", f"give a number of pixels, up to {LARGEST:,}, or HEIGHTxWIDTH"
+        )
     return int(parts[0]), int(parts[-1])
 
 

@@ -39,7 +39,7 @@ const exactness = attends
   : "This model has no attention: there are no weights to show. Log-probabilities and scores are exact to ±0.00005. ";
 $("exactness").textContent =
   exactness +
-  "Positions run from left to right and from top to bottom in every language; · marks a piece that continues a word, ␣ a space.";
+  "In the maps, positions run from left to right and from top to bottom in every language; · marks a piece that continues a word, ␣ a space.";
 
 if (attends) startAttention();
 else withdraw("attention");
