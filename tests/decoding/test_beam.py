@@ -144,3 +144,32 @@ def test_to_be_exact_takes_longer_where_it_matters():
         beam_search(other, sources, [12, 12], beam=3, penalty=plain_penalty(1.0), exact=False)
         differ += other.steps < model.steps
     assert differ > 15
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 10**6),
+    beam=st.integers(1, 4),
+    count=st.integers(1, 4),
+    alpha=st.floats(0, 1.5),
+    coverage=st.sampled_from([0.0, 0.5]),
+)
+def test_if_fewer_are_wanted_they_are_the_best_of_all(seed, beam, count, alpha, coverage):
+    sources = torch.randint(3, 8, (3, 3), generator=torch.Generator().manual_seed(seed))
+    options = {"beam": beam, "penalty": plain_penalty(alpha), "coverage": coverage}
+    model, other = Counting(8, seed), Counting(8, seed)
+    every = beam_search(model, sources, [9, 5, 9], **options)
+    some = beam_search(other, sources, [9, 5, 9], count=count, **options)
+    assert some == [found[:count] for found in every]
+    assert other.steps <= model.steps
+
+
+def test_fewer_are_found_sooner():
+    sooner = 0
+    for seed in range(20):
+        sources = torch.randint(3, 8, (2, 3), generator=torch.Generator().manual_seed(seed))
+        model, other = Counting(8, seed), Counting(8, seed)
+        beam_search(model, sources, [20, 20], beam=4)
+        beam_search(other, sources, [20, 20], beam=4, count=1)
+        sooner += other.steps < model.steps
+    assert sooner > 10

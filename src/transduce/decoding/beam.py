@@ -25,6 +25,7 @@ def beam_search(
     max_lengths: Sequence[int],
     *,
     beam: int = 4,
+    count: int | None = None,
     penalty: LengthPenalty | None = None,
     coverage: float = 0.0,
     rules: Sequence[Rule] = (),
@@ -33,16 +34,17 @@ def beam_search(
     exact: bool = True,
     trace: Trace | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each source, (batch, source), the ``beam`` best targets that were found, best first.
+    """For each source, (batch, source), the ``count`` best targets (or ``beam``) that were found, best first.
 
     A target is at most as long as its sentence's ``max_lengths``, ``eos`` included; one that has not ended
     there is cut off. Padding and ``bos`` are never said, nor what the ``rules`` forbid. A sentence is done,
-    and leaves the batch, when what is still under way cannot become better than what it has; with a beam as
-    wide as the space, that is exhaustive search. If it need not be ``exact``, a sentence is done when it has
-    ``beam`` targets. A beam of one is greedy search: it ends with the first ``eos``. Of targets that are cut
-    off, those that are not ``complete`` count only if there are no others. ``trace`` receives every candidate
-    of every step, if there is one source.
+    and leaves the batch, when it has ``count`` targets that nothing still under way can surpass; with a beam
+    as wide as the space, that is exhaustive search. If it need not be ``exact``, a sentence is also done when
+    it has ``beam`` targets. A beam of one is greedy search: it ends with the first ``eos``. Of targets that
+    are cut off, those that are not ``complete`` count only if there are no others. ``trace`` receives every
+    candidate of every step, if there is one source.
     """
+    count = beam if count is None else min(count, beam)
     covered = source.new_zeros(len(source), 1, source.size(1), dtype=torch.float) if coverage else None
     beams = Beams.start(range(len(source)), covered)
     search = _Search(
@@ -50,6 +52,7 @@ def beam_search(
         source,
         max_lengths,
         beam,
+        count,
         penalty or paper_penalty(),
         coverage,
         complete,
@@ -66,9 +69,8 @@ def beam_search(
         logits = model.step(last, state, seen).float().view(*beams.sums.shape, -1)
         if seen is not None and beams.coverage is not None:
             beams.coverage = beams.coverage + _mean_attention(seen).view_as(beams.coverage)
-        wanted = min(
-            2 * beam, logits.size(1) * logits.size(2)
-        )  # each hypothesis ends in one way: enough of these do not
+        # Each hypothesis ends in one way: enough of these do not.
+        wanted = min(2 * beam, logits.size(1) * logits.size(2))
         if not rules and choose is choose_best and can_choose(logits, wanted):
             chosen = choose_next(logits, beams, wanted, silent)
         else:
@@ -85,7 +87,7 @@ def beam_search(
         last = beams.last(source.device)
         if origins is not None:
             state.select(torch.from_numpy(origins).to(source.device))
-    return search.done
+    return [found[:count] for found in search.done]
 
 
 def _mean_attention(layers: list[Tensor]) -> Tensor:
@@ -104,13 +106,14 @@ class _Search:
         source: Tensor,
         max_lengths: Sequence[int],
         beam: int,
+        count: int,
         penalty: LengthPenalty,
         coverage: float,
         complete: Callable[[int, list[int]], bool],
         exact: bool,
         beams: Beams,
     ) -> None:
-        self.eos, self.max_lengths, self.beam = vocabulary.eos, max_lengths, beam
+        self.eos, self.max_lengths, self.beam, self.count = vocabulary.eos, max_lengths, beam, count
         self.penalty, self.coverage, self.complete, self.exact = penalty, coverage, complete, exact
         self.real = source != vocabulary.pad  # (sentences, source)
         self.done: list[list[Hypothesis]] = [[] for _ in source]
@@ -135,19 +138,21 @@ class _Search:
         return self.beams.grow(new, _closed_up(going))
 
     def _is_done(self, new: Candidates, row: int, highest: float) -> bool:
-        """Whether nothing better can come for a sentence that has ``beam`` targets, or is at its greatest
-        length, where what is under way is taken as it is.
+        """Whether a sentence has what is wanted, or is at its greatest length, where what is under way is
+        taken as it is.
         """
         sentence, length = self.beams.sentences[row], self.beams.length + 1
         done, most = self.done[sentence], self.max_lengths[sentence]
         if length >= most:
             self._cut_off(new, row)
             return True
-        if len(done) < self.beam:
+        if len(done) < self.count:
             return False
+        if len(done) == self.beam and (self.beam == 1 or not self.exact):
+            return True
         # Sums only fall; the penalty of a length to come that flatters them most is at one of its ends.
         best = highest / max(self.penalty(length + 1), self.penalty(most))
-        return self.beam == 1 or not self.exact or done[-1].score >= best
+        return done[self.count - 1].score >= best
 
     def _cut_off(self, new: Candidates, row: int) -> None:
         sentence, ranks = self.beams.sentences[row], range(new.sums.shape[1])

@@ -112,9 +112,15 @@ class TextGenerator:
         else:
             penalty = settings.length_penalty_function()
             (found,) = beam_search(
-                self.model, prompt, limits, beam=settings.width, penalty=penalty, rules=rules
+                self.model,
+                prompt,
+                limits,
+                beam=settings.width,
+                count=settings.nbest,
+                penalty=penalty,
+                rules=rules,
             )
-        return found[: settings.nbest]
+        return found
 
     def _read(self, begin: list[int], found: Hypothesis) -> Generated:
         text = self.tokenizer.decode([*begin, *found.tokens])

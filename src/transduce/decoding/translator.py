@@ -168,6 +168,7 @@ class Translator:
             source.repeat_interleave(groups, dim=0),
             limits,
             beam=settings.width // groups + more,
+            count=count,
             penalty=settings.length_penalty_function(),
             coverage=settings.coverage_penalty,
             rules=rules,
