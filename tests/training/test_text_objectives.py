@@ -84,6 +84,20 @@ def test_masked_tokens_is_plain_cross_entropy(tmp_path):
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
 
+def test_masks_alone_are_special(tmp_path):
+    stored = sequences(tmp_path, [[*range(20)] * 10] * 10)  # as many special tokens as there can be
+    objective = MaskedTokens(stored, TRAINING, tokenizer())
+    exchanged = 0
+    for epoch in range(20):
+        tokens, labels = objective.read(small_bert(), np.arange(10), epoch)
+        chosen = labels != IGNORED
+        assert (labels[chosen] >= 5).all()
+        new = tokens[chosen & (tokens != labels)]
+        assert ((new == 4) | (new >= 5)).all()
+        exchanged += int((new != 4).sum())
+    assert exchanged > 200
+
+
 def test_masks_depend_on_seed_epoch_and_text_alone(tmp_path):
     stored = sequences(tmp_path, texts())
 

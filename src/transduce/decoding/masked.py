@@ -77,6 +77,9 @@ class MaskedText:
         places = [place for place, token in enumerate(ids) if token == mask]
         if mask is None or not places:
             raise DataError(f"there is no [MASK] in {text!r}", "write one where a word is missing")
+        others = (name for token, name in side.special.items() if token != mask and token in ids[1:-1])
+        if meant := [name for name in others if name in text]:  # [UNK] may be there without being written
+            raise DataError(f"the text holds {meant[0]}, which the model reads as no text", "leave it out")
         if len(ids) > self.model.config.max_length:
             raise DataError(
                 f"the text is {len(ids)} tokens long, and the model reads {self.model.config.max_length}",
@@ -144,7 +147,7 @@ class MaskedText:
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         special, most = self.model.vocabulary, self.model.config.max_length - 2
-        rows = self.tokenizer.source.encode(lines)
+        rows = self.tokenizer.source.plain.encode(lines)
         if cut := sum(len(ids) > most for ids in rows):
             self.warn(f"{cut:,} of {len(rows):,} lines are longer than {most} tokens and were cut")
         return [[special.bos, *ids[:most], special.eos] for ids in rows]

@@ -69,7 +69,7 @@ class ClassesRun(TextRun):
                             f"validation has the class {label!r}, which training has not", "correct it"
                         )
                     held = writer is train and not inputs.valid and is_held_out(text, inputs.hold_out)
-                    ids = tokenizer.source.encode([text])[0][:most]
+                    ids = tokenizer.source.plain.encode([text])[0][:most]
                     (valid if held else writer).write([ids], [[numbers[label]]])
         for part in ("train", "valid"):
             if not len(Pairs.open(folder / part)):

@@ -80,8 +80,8 @@ class MaskedTokens(_OneText):
     def __init__(self, texts: Sequences, training: TrainingConfig, tokenizer: Tokenizer) -> None:
         super().__init__(texts, training)
         self.mask = mask_of(tokenizer)
-        special = special_tokens(tokenizer)
-        self.ordinary = np.array([id_ for id_ in range(tokenizer.source.size) if id_ not in special])
+        side = tokenizer.source
+        self.ordinary = np.array([id_ for id_ in range(side.size) if id_ not in side.special])
 
     def read(self, model: Bert, indices: Indices, epoch: int) -> tuple[Tensor, Tensor]:
         """Tokens and labels, (batch, length) each: ``[CLS] … [SEP]``, padded."""
@@ -118,7 +118,6 @@ class TextClasses(_OneText):
     """Tell the class of a text. Sources are texts, and each target is the number of a class."""
 
     words = CLASSES
-    longest: int | None = None
 
     def __init__(self, pairs: Pairs, training: TrainingConfig) -> None:
         super().__init__(pairs.source, training)
@@ -145,12 +144,6 @@ def mask_of(tokenizer: Tokenizer) -> int:
             "the tokenizer has no [MASK]", "train one (--tokenizer wordpiece), or give BERT's vocab.txt"
         )
     return found
-
-
-def special_tokens(tokenizer: Tokenizer) -> set[int]:
-    """Tokens that are no text."""
-    added = tokenizer.source.backend.get_added_tokens_decoder()
-    return {number for number, token in added.items() if token.special}
 
 
 def _padded(rows: list[Row], pad: int) -> Tensor:

@@ -1,0 +1,48 @@
+"""A model of masked text at work: what it reads of a line."""
+
+import pytest
+import torch
+
+from builders import small_bert
+from transduce.data.tokenizer import Side, Tokenizer, wordpiece_of
+from transduce.decoding.masked import MaskedText
+from transduce.errors import DataError
+
+SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
+
+
+def masked_text(**changes):
+    side = Side(wordpiece_of([*SPECIAL, *"abcdefghijklm[]"], lowercase=True))
+    return MaskedText(small_bert(**changes), Tokenizer(side, side))
+
+
+def state(model, *ids):
+    """Of every token of a text that is read by itself."""
+    with torch.no_grad():
+        return model.model.encode(torch.tensor([ids]))[0]
+
+
+def test_special_tokens_in_a_line_are_text():
+    model = masked_text()
+    (vector,) = model.embed(["a [PAD] [SEP]"])
+    wanted = state(model, 1, 5, 18, 3, 19, 18, 3, 19, 2).mean(dim=0)
+    torch.testing.assert_close(torch.tensor(vector), wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["[PAD]", "[CLS]", "[SEP]", "[UNK]"])
+def test_the_mask_alone_is_meant(name):
+    model = masked_text()
+    with pytest.raises(DataError, match=rf"the text holds \{name[:-1]}\], which the model reads as no text"):
+        model.fill(f"a [MASK] {name}")
+    (guesses,) = model.fill("a [MASK] z", count=1)  # which is unknown, and not written so
+    assert guesses[0].text.startswith("a ")
+
+
+def test_a_vector_does_not_depend_on_the_lines_beside_it():
+    model = masked_text()
+    lines = ["a", "b c d e f g h i j k l m", "c a"]
+    together = [torch.tensor(vector) for vector in model.embed(lines)]
+    for line, vector in zip(lines, together, strict=True):
+        (alone,) = model.embed([line])
+        torch.testing.assert_close(vector, torch.tensor(alone), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(together[0], state(model, 1, 5, 2).mean(dim=0), atol=1e-5, rtol=1e-5)
