@@ -29,6 +29,11 @@ def test_special_tokens_in_a_line_are_text():
     torch.testing.assert_close(torch.tensor(vector), wanted, atol=1e-5, rtol=1e-5)
 
 
+def test_a_text_that_is_not_utf_8():
+    with pytest.raises(DataError, match="the text is not UTF-8; give it as UTF-8"):
+        masked_text().fill("\udcff [MASK]")
+
+
 @pytest.mark.parametrize("name", ["[PAD]", "[CLS]", "[SEP]", "[UNK]"])
 def test_the_mask_alone_is_meant(name):
     model = masked_text()

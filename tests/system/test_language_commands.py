@@ -142,6 +142,8 @@ def test_finetune_and_classify(place):
             "--cased and a model to start from were given; leave --cased out",
         ),
         (["lm", "generate", "{}/lm/final", "--prompt", "cat " * 30], "the prompt is 31 tokens long"),
+        (["lm", "generate", "{}/lm/final", "--prompt", "cat \udcff"], "the prompt is not UTF-8; give it as"),
+        (["mlm", "fill", "{}/mlm/final", "\udcff [MASK]"], "the text is not UTF-8; give it as UTF-8"),
         (["lm", "generate", "{}/lm/final", "--beam", "2", "--sample"], "a beam and drawing at random"),
         (
             ["lm", "generate", "{}/lm/final", "--beam", "2", "--temperature", "0.5"],

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from transduce import artifact
 from transduce.config import BertConfig, Vocabulary
 from transduce.data.batching import batches_by_length
+from transduce.data.corpus import require_utf8
 from transduce.data.readable import readable
 from transduce.data.tokenizer import Tokenizer
 from transduce.errors import ConfigError, DataError
@@ -71,6 +72,7 @@ class MaskedText:
     @torch.inference_mode()
     def fill(self, text: str, *, count: int = 5) -> list[list[Guess]]:
         """For each [MASK] of a text, the ``count`` likeliest tokens, each by itself."""
+        require_utf8(text, "the text")
         special, side = self.model.vocabulary, self.tokenizer.source
         mask = side.id_of("[MASK]", "<mask>")
         ids = [special.bos, *side.encode([text])[0], special.eos]
