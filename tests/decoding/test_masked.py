@@ -43,6 +43,22 @@ def test_the_mask_alone_is_meant(name):
     assert guesses[0].text.startswith("a ")
 
 
+def test_a_line_with_a_tab_is_two_texts():
+    model = masked_text()
+    warned = []
+    short = MaskedText(masked_text(max_length=8).model, model.tokenizer, warned.append)
+    lines = ["a", "a b\tc", "b"]
+    vectors = [torch.tensor(vector) for vector in model.embed(lines)]
+    with torch.no_grad():
+        tokens, segments = torch.tensor([[1, 5, 6, 2, 7, 2]]), torch.tensor([[0, 0, 0, 0, 1, 1]])
+        wanted = model.model.encode(tokens, segments)[0].mean(dim=0)
+    torch.testing.assert_close(vectors[1], wanted, atol=1e-5, rtol=1e-5)
+    list(short.embed(["a b c\td e f", "a\tb"]))
+    assert warned == ["1 of 2 lines are longer than 6 tokens and were cut"]
+    with pytest.raises(DataError, match="3 texts, with tabs between them"):
+        list(model.embed(["a\tb\tc"]))
+
+
 def test_a_vector_does_not_depend_on_the_lines_beside_it():
     model = masked_text()
     lines = ["a", "b c d e f g h i j k l m", "c a"]

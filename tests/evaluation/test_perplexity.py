@@ -31,7 +31,9 @@ def by_hand(model, tokenizer, packed):
     special = model.vocabulary
     rows = [[*ids, special.eos] for ids in tokenizer.target.encode(TEXTS)]
     one = special.bos == special.eos
-    begun = 1 if one and packed else len(rows)  # where one token stands between two lines, it is there already
+    begun = (
+        1 if one and packed else len(rows)
+    )  # where one token stands between two lines, it is there already
     rows = [[special.bos, *row] for row in rows[:begun]] + rows[begun:]
     nats, tokens = 0.0, 0
     for text in [[token for row in rows for token in row]] if packed else rows:

@@ -11,6 +11,7 @@ from transduce.config import TrainingConfig
 from transduce.data.batching import Row, group_steps, plan_batches
 from transduce.data.masking import IGNORED, mask_tokens
 from transduce.data.prepared import Pairs, Sequences
+from transduce.data.text_pairs import segments_of
 from transduce.data.tokenizer import Tokenizer
 from transduce.errors import DataError
 from transduce.models.bert import Bert
@@ -115,7 +116,7 @@ class MaskedTokens(_OneText):
 
 
 class TextClasses(_OneText):
-    """Tell the class of a text. Sources are texts, and each target is the number of a class."""
+    """Tell the class of a text, or of two: sources are rows of `encode_lines`, targets numbers of classes."""
 
     words = CLASSES
 
@@ -128,7 +129,8 @@ class TextClasses(_OneText):
         special = model.vocabulary
         rows = [np.array([special.bos, *self.texts[index], special.eos]) for index in indices]
         labels = torch.tensor([int(self.classes[index][0]) for index in indices], device=model.device)
-        logits = model.classify(model.encode(_padded(rows, special.pad).to(model.device))).float()
+        tokens = _padded(rows, special.pad).to(model.device)
+        logits = model.classify(model.encode(tokens, segments_of(tokens, special))).float()
         smoothed = F.cross_entropy(
             logits, labels, reduction="sum", label_smoothing=self.training.label_smoothing
         )
