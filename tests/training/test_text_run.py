@@ -127,6 +127,13 @@ def test_masks_are_filled_and_classes_told(text, tmp_path, quiet):
     assert all(sum(chances.values()) == pytest.approx(1) for chances in told)
 
 
+def test_special_tokens_in_the_text_are_text(text, tmp_path, quiet):
+    text.write_text("the [SEP] cat [MASK] sat[PAD]\n" * 20)
+    run = prepared("mlm", tmp_path / "run", text, quiet, steps=2, warmup=1)
+    special = set(Tokenizer.load(run.folder).source.special)
+    assert not special & {int(token) for ids in run.texts("train") for token in ids}
+
+
 def test_two_texts_are_told_from_one(tmp_path, quiet):
     """Whether two words are the same: neither of them says so by itself."""
     words = ["cat", "dog", "tree", "park"]
