@@ -43,6 +43,16 @@ def test_it_depends_on_the_generator_alone():
     assert (one.labels != other.labels).any()
 
 
+def test_special_tokens_are_not_to_be_guessed():
+    text = np.array([*range(10), *range(10, 30)] * 10)
+    for seed in range(50):
+        found = mask_tokens(text, MASK, ORDINARY, np.random.default_rng(seed))
+        assert (found.labels[text < 10] == IGNORED).all()
+        assert (found.labels != IGNORED).sum() == 30  # 15% of the others
+    unknown = mask_tokens(np.full(20, 1), MASK, ORDINARY, np.random.default_rng(0))
+    assert (unknown.labels != IGNORED).sum() == 3  # there is nothing else
+
+
 def test_the_shortest_text_has_something_to_guess():
     for length in range(1, 4):
         assert (draw(0, length)[1].labels != IGNORED).sum() == 1

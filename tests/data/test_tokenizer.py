@@ -232,6 +232,15 @@ def test_berts_vocabulary(bert, text, expected):
     assert bert.size == 30_522
 
 
+def test_berts_special_tokens_as_plain_text(bert):
+    assert bert.special == {0: "[PAD]", 100: "[UNK]", 101: "[CLS]", 102: "[SEP]", 103: "[MASK]"}
+    assert bert.encode(["a [PAD] b[SEP]"]) == [[1037, 0, 1038, 102]]
+    assert bert.plain.encode(["a [PAD] b[SEP]"]) == bert.encode(["a [ pad ] b [ sep ]"])
+    assert bert.encode(["[MASK]"]) == [[103]]  # still
+    assert bert.plain.plain is bert.plain
+    assert bert.plain.size == bert.size
+
+
 def test_berts_vocabulary_on_both_sides(bert, tmp_path):
     tokens = Tokenizer(bert, bert)
     assert (tokens.vocabulary.pad, tokens.vocabulary.bos, tokens.vocabulary.eos) == (0, 101, 102)

@@ -118,10 +118,15 @@ def test_finetune_and_classify(place):
     card = write_card(read_record(place / "classes"), "final")
     for part in ("- text-classification\n", "| epochs | ", "| texts seen | ", "| step | loss | accuracy |"):
         assert part in card
-    told = run("mlm", "classify", place / "classes" / "final", input="the cat saw 3 mice\nthe mice\n")
+    told = run(
+        "mlm", "classify", place / "classes" / "final", input="the cat saw 3 mice\nthe mice\nthe\tcat\n"
+    )
     assert told.returncode == 0, told.stderr
     assert all(line.split("\t")[0] in ("odd", "even") for line in told.stdout.splitlines())
-    assert told.stdout.count("\n") == 2
+    assert told.stdout.count("\n") == 3
+    three = run("mlm", "classify", place / "classes" / "final", input="the\tcat\tsaw\n")
+    assert three.returncode == 2
+    assert "3 texts, with tabs between them, are in the line" in three.stderr
 
 
 @pytest.mark.parametrize(
@@ -142,6 +147,8 @@ def test_finetune_and_classify(place):
             "--cased and a model to start from were given; leave --cased out",
         ),
         (["lm", "generate", "{}/lm/final", "--prompt", "cat " * 30], "the prompt is 31 tokens long"),
+        (["lm", "generate", "{}/lm/final", "--prompt", "cat \udcff"], "the prompt is not UTF-8; give it as"),
+        (["mlm", "fill", "{}/mlm/final", "\udcff [MASK]"], "the text is not UTF-8; give it as UTF-8"),
         (["lm", "generate", "{}/lm/final", "--beam", "2", "--sample"], "a beam and drawing at random"),
         (
             ["lm", "generate", "{}/lm/final", "--beam", "2", "--temperature", "0.5"],

@@ -84,6 +84,20 @@ def test_masked_tokens_is_plain_cross_entropy(tmp_path):
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
 
+def test_masks_alone_are_special(tmp_path):
+    stored = sequences(tmp_path, [[*range(20)] * 10] * 10)  # as many special tokens as there can be
+    objective = MaskedTokens(stored, TRAINING, tokenizer())
+    exchanged = 0
+    for epoch in range(20):
+        tokens, labels = objective.read(small_bert(), np.arange(10), epoch)
+        chosen = labels != IGNORED
+        assert (labels[chosen] >= 5).all()
+        new = tokens[chosen & (tokens != labels)]
+        assert ((new == 4) | (new >= 5)).all()
+        exchanged += int((new != 4).sum())
+    assert exchanged > 200
+
+
 def test_masks_depend_on_seed_epoch_and_text_alone(tmp_path):
     stored = sequences(tmp_path, texts())
 
@@ -113,3 +127,17 @@ def test_classes_are_plain_cross_entropy(tmp_path):
     )
     assert found.smoothed.item() == pytest.approx(wanted.item(), rel=1e-5)
     assert found.tokens == 3
+
+
+def test_the_second_text_is_the_second_segment(tmp_path):
+    with PairWriter(tmp_path, 20, 3) as writer:
+        writer.write([[5, 6, 2, 7], [8, 9]], [[0], [1]])
+    model = small_bert(pooler=True, masked_head=False, classes=["a", "b", "c"])
+    found = TextClasses(Pairs.open(tmp_path), TRAINING).loss(model, np.array([0, 1]), 0)
+    tokens = torch.tensor([[1, 5, 6, 2, 7, 2], [1, 8, 9, 2, 0, 0]])
+    segments = torch.tensor([[0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 0]])
+    logits = model.classify(model.encode(tokens, segments))
+    wanted = functional.cross_entropy(logits, torch.tensor([0, 1]), reduction="sum")
+    assert found.smoothed.item() == pytest.approx(wanted.item(), rel=1e-5)
+    (gradient,) = torch.autograd.grad(found.smoothed, [model.segments.weight])
+    assert gradient[1].abs().max() > 1e-4

@@ -10,10 +10,12 @@ from safetensors.torch import load_file
 
 from transduce import artifact
 from transduce.config import BertConfig, GptConfig, RunConfig, TrainingConfig, preset
+from transduce.data.tokenizer import BERT_SPECIAL, Side, Tokenizer, wordpiece_of
 from transduce.decoding.generator import TextGenerator
 from transduce.decoding.masked import MaskedText
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation.perplexity import measure_files
+from transduce.models.build import build
 from transduce.training.choices import Wishes
 from transduce.training.classes_run import ClassesRun
 from transduce.training.text_run import LanguageModelRun, MaskedTextRun, TextInputs
@@ -125,6 +127,33 @@ def test_masks_are_filled_and_classes_told(text, tmp_path, quiet):
     assert all(sum(chances.values()) == pytest.approx(1) for chances in told)
 
 
+def test_special_tokens_in_the_text_are_text(text, tmp_path, quiet):
+    text.write_text("the [SEP] cat [MASK] sat[PAD]\n" * 20)
+    run = prepared("mlm", tmp_path / "run", text, quiet, steps=2, warmup=1)
+    special = set(Tokenizer.load(run.folder).source.special)
+    assert not special & {int(token) for ids in run.texts("train") for token in ids}
+
+
+def test_two_texts_are_told_from_one(tmp_path, quiet):
+    """Whether two words are the same: neither of them says so by itself."""
+    words = ["cat", "dog", "tree", "park"]
+    side = Side(wordpiece_of([*BERT_SPECIAL, *words], lowercase=True))
+    tokenizer = Tokenizer(side, side)
+    model = MODELS["mlm"].model_copy(update={"layers": 1, "dropout": 0.0, "attention_dropout": 0.0})
+    artifact.save(build(model, tokenizer.vocabulary), tmp_path / "start", tokenizer)
+    pairs = [(one, other) for one in words for other in words]
+    lines = [f"{a}\t{b}\tsame\n" * 3 if a == b else f"{a}\t{b}\tother\n" for a, b in pairs]
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(lines))
+    run = ClassesRun(tmp_path / "run", quiet)
+    training = TrainingConfig(steps=120, warmup=10, learning_rate=5e-3, precision="float32")
+    wishes = Wishes(RunConfig(training=training), start=tmp_path / "start")
+    run.prepare(TextInputs([file], [file]), wishes)
+    assert run.train()
+    told = MaskedText.load(run.folder / "final").classify([f"{a}\t{b}" for a, b in pairs])
+    assert [next(iter(chances)) for chances in told] == ["same" if a == b else "other" for a, b in pairs]
+
+
 def test_epochs_and_a_model_to_go_on_from(text, tmp_path, quiet):
     run = prepared("lm", tmp_path / "run", text, quiet, steps=2, warmup=1)
     assert run.train()
@@ -166,7 +195,6 @@ def test_pairs_are_not_for_these_families(text, tmp_path):
 
 def test_presets_are_the_published_sizes():
     from transduce.config import Vocabulary
-    from transduce.models.build import build
 
     with torch.device("meta"):
         gpt = build(preset("gpt").model, Vocabulary(source=50257, target=50257))

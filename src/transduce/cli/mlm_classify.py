@@ -12,6 +12,8 @@ def classify(
 ) -> None:
     """Tell the class of every line: the class, tab, its probability. `mlm finetune` teaches a model to.
 
+    A line is a text, or two texts with a tab between them.
+
     Example: transduce mlm classify runs/moods/final --input lines.txt
     """
     from transduce.decoding.masked import MaskedText

@@ -17,6 +17,8 @@ def embed(
 ) -> None:
     """Turn every line into a vector: a JSON list a line, or one array if --output ends in .npy.
 
+    A line is a text, or two texts with a tab between them.
+
     Example: transduce mlm embed runs/tales-bert/final --input lines.txt --output vectors.npy
     """
     from transduce.decoding.masked import MaskedText

@@ -22,7 +22,7 @@ def finetune(
     tensorboard: t.Tensorboard = False,
     resume: t.Resume = False,
 ) -> None:
-    """Teach a model of masked text to tell the classes of texts.
+    """Teach a model of masked text to tell the classes of texts, or of pairs of texts.
 
     Example: transduce mlm finetune --from runs/tales-bert/final --pairs moods.tsv --out runs/moods
     """

@@ -7,7 +7,10 @@ from typer import Option
 
 Text = Annotated[list[Path] | None, Option(metavar="FILE", help="Plain text, a text a line; may be gzip.")]
 Valid = Annotated[list[Path] | None, Option(metavar="FILE", help="The same, not trained on.")]
-Labelled = Annotated[list[Path] | None, Option("--pairs", metavar="FILE", help="Lines of text, tab, class.")]
+Labelled = Annotated[
+    list[Path] | None,
+    Option("--pairs", metavar="FILE", help="Lines of text, tab, class; or text, tab, text, tab, class."),
+]
 Out = Annotated[Path, Option(metavar="DIR", help="The run folder.")]
 Preset = Annotated[str | None, Option(metavar="NAME", help="gpt-small, gpt, bert-small or bert.")]
 Start = Annotated[Path | None, Option("--from", metavar="MODEL", help="A model folder to go on from.")]

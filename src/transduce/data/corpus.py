@@ -230,6 +230,14 @@ def lines_of_input() -> Iterator[bytes]:
         yield text.rstrip(b"\r\n") if text.endswith(b"\n") else text
 
 
+def require_utf8(text: str, what: str) -> None:
+    """A text of the command line need not be UTF-8, and no tokenizer reads one that is not."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{what} is not UTF-8", "give it as UTF-8") from error
+
+
 def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
     """Lines of text, which must be UTF-8; ``name`` says where they come from."""
     for number, line in enumerate(lines, start=1):

@@ -21,11 +21,17 @@ class Masked(NamedTuple):
 
 
 def mask_tokens(ids: Row, mask: int, ordinary: Numbers, generator: np.random.Generator) -> Masked:
-    """Choose 15% of a text, and at least one token: 80% become ``mask``, 10% a random ``ordinary`` one."""
+    """Choose 15% of a text's ``ordinary`` tokens, at least one: 80% become ``mask``, 10% any of them.
+
+    A text without any, all [UNK], has its tokens chosen among those: where nothing is to be guessed, there is
+    no loss to take the mean of.
+    """
     tokens = ids.astype(np.int64)
     labels = np.full_like(tokens, IGNORED)
-    count = max(1, round(CHOSEN * len(tokens)))
-    places = generator.permutation(len(tokens))[:count]
+    guessable = np.flatnonzero(np.isin(tokens, ordinary))
+    guessable = guessable if len(guessable) else np.arange(len(tokens))
+    count = max(1, round(CHOSEN * len(guessable)))
+    places = generator.permutation(guessable)[:count]
     labels[places] = tokens[places]
     fate = generator.random(count)
     tokens[places[fate < MASKED]] = mask

@@ -21,11 +21,11 @@ def has_words(side: Side) -> bool:
 
 def readable(side: Side, ids: Sequence[int]) -> list[str]:
     """Of each id: ``the``, ``·ing`` inside a word, ``␣``, ``</s>``, ``⟨E2⟩`` for part of a character."""
-    special = {id_ for id_, token in side.backend.get_added_tokens_decoder().items() if token.special}
     pre, words = _pre_tokenizer(side), has_words(side)
     names = [side.backend.id_to_token(token) or f"⟨{token}⟩" for token in ids]
     return [
-        name if token in special else _plain(name, pre, words) for token, name in zip(ids, names, strict=True)
+        name if token in side.special else _plain(name, pre, words)
+        for token, name in zip(ids, names, strict=True)
     ]
 
 

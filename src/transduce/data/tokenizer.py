@@ -1,13 +1,15 @@
 """Tokenizers: text to ids and back, on the ``tokenizers`` library.
 
 Every kind trained here gives back the text it was given, up to the stated normalisation (Unicode NFC, no
-white space at the ends), for any text whatever: what a vocabulary lacks is spelled in bytes. Special tokens
-are never recognised in text: a line that contains ``</s>`` contains four characters.
+white space at the ends), for any text whatever: what a vocabulary lacks is spelled in bytes. They never
+recognise special tokens in text: a line that contains ``</s>`` contains four characters. Ready-made ones do,
+unless one asks for `Side.plain`.
 """
 
 import json
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -45,12 +47,12 @@ def normalize(text: str) -> str:
 class Side:
     """The tokenizer of one language: text ↔ ids, without special tokens."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, *, plain: bool = False) -> None:
         self.backend = backend
         # Ready-made tokenizers normalise by their own rules; ours leave it to `normalize`.
         self.ours = backend.normalizer is None
         # In text of ours, special tokens are ordinary characters; ready-made ones mean their [MASK].
-        backend.encode_special_tokens = self.ours
+        backend.encode_special_tokens = self.ours or plain
         backend.no_padding()
         backend.no_truncation()
         # Subword models of ours never look across a space, so a word's ids are the same wherever it stands.
@@ -72,6 +74,19 @@ class Side:
         """The id of the first of these tokens that exists."""
         found = (self.backend.token_to_id(name) for name in names)
         return next((token for token in found if token is not None), None)
+
+    @cached_property
+    def plain(self) -> "Side":
+        """The same, but special tokens that are written in a text are ordinary characters."""
+        if self.backend.encode_special_tokens:
+            return self
+        return Side(Backend.from_str(self.backend.to_str()), plain=True)
+
+    @cached_property
+    def special(self) -> dict[int, str]:
+        """The tokens that are no text, and their names."""
+        added = self.backend.get_added_tokens_decoder()
+        return {number: token.content for number, token in added.items() if token.special}
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text."""

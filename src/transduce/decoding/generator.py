@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from transduce import artifact
+from transduce.data.corpus import require_utf8
 from transduce.data.tokenizer import Tokenizer
 from transduce.decoding.beam import beam_search
 from transduce.decoding.hypotheses import Hypothesis
@@ -63,8 +64,8 @@ class TextGenerator:
     def generate(self, prompt: str = "", *, lines: int = 1) -> Iterator[list[Generated]]:
         """Ways to go on with a prompt, to the end of its line; the most likely first.
 
-        Of several ``lines``, each comes after all before it; when the context is full, the earliest are
-        forgotten.
+        Of several ``lines``, each comes after those before it. Of what was said, no more is remembered than
+        fits into half of the context, together with how the new line begins; the rest is left to say more.
         """
         if lines > 1 and self.settings.nbest > 1:
             raise ConfigError("several texts of several lines were asked for", "choose one of the two")
@@ -73,7 +74,6 @@ class TextGenerator:
         begin = self._encode(prompt)
         told: list[int] = []
         for _ in range(lines):
-            # What is forgotten leaves half of the context for what is to come.
             room = max(0, (most or len(told)) // 2 - len(begin))
             ids = [*told[-room:], *begin] if room and told else begin
             found = self._search(ids, draws)
@@ -90,6 +90,7 @@ class TextGenerator:
             begin = [special.bos]
 
     def _encode(self, prompt: str) -> list[int]:
+        require_utf8(prompt, "the prompt")
         special, most = self.tokenizer.vocabulary, self.model.max_length
         ids = [special.bos, *self.tokenizer.target.encode([prompt])[0]]
         if most is not None and len(ids) > most:

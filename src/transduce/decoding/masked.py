@@ -15,7 +15,9 @@ from torch.nn import functional as F
 from transduce import artifact
 from transduce.config import BertConfig, Vocabulary
 from transduce.data.batching import batches_by_length
+from transduce.data.corpus import require_utf8
 from transduce.data.readable import readable
+from transduce.data.text_pairs import encode_lines, segments_of
 from transduce.data.tokenizer import Tokenizer
 from transduce.errors import ConfigError, DataError
 
@@ -38,8 +40,8 @@ class TextReader(Protocol):
     config: BertConfig
     vocabulary: Vocabulary
 
-    def encode(self, tokens: Tensor) -> Tensor:
-        """(batch, length) → (batch, length, d_model)."""
+    def encode(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
+        """Tokens and their segments, (batch, length) each → (batch, length, d_model)."""
         ...
 
     def guesses(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -71,12 +73,16 @@ class MaskedText:
     @torch.inference_mode()
     def fill(self, text: str, *, count: int = 5) -> list[list[Guess]]:
         """For each [MASK] of a text, the ``count`` likeliest tokens, each by itself."""
+        require_utf8(text, "the text")
         special, side = self.model.vocabulary, self.tokenizer.source
         mask = side.id_of("[MASK]", "<mask>")
         ids = [special.bos, *side.encode([text])[0], special.eos]
         places = [place for place, token in enumerate(ids) if token == mask]
         if mask is None or not places:
             raise DataError(f"there is no [MASK] in {text!r}", "write one where a word is missing")
+        others = (name for token, name in side.special.items() if token != mask and token in ids[1:-1])
+        if meant := [name for name in others if name in text]:  # [UNK] may be there without being written
+            raise DataError(f"the text holds {meant[0]}, which the model reads as no text", "leave it out")
         if len(ids) > self.model.config.max_length:
             raise DataError(
                 f"the text is {len(ids)} tokens long, and the model reads {self.model.config.max_length}",
@@ -102,10 +108,12 @@ class MaskedText:
         return text
 
     def embed(self, lines: Iterable[str], pooling: Pooling = "mean") -> Iterator[npt.NDArray[np.float32]]:
-        """A vector (d_model,) for every line, in order: the mean of its tokens', that of [CLS], or pooled."""
+        """A vector (d_model,) for every line, in order: the mean of its tokens', that of [CLS], or pooled.
 
-        def vectors(tokens: Tensor) -> Tensor:
-            states = self.model.encode(tokens)
+        A line is a text, or two with a tab between them.
+        """
+
+        def vectors(tokens: Tensor, states: Tensor) -> Tensor:
             if pooling == "pooler":
                 return self.model.pool(states)
             if pooling == "cls":
@@ -117,16 +125,17 @@ class MaskedText:
             yield row.numpy()
 
     def classify(self, lines: Iterable[str]) -> Iterator[dict[str, float]]:
-        """For every line, the probabilities of its classes, the likeliest first."""
+        """For every line, a text or two, the probabilities of its classes, the likeliest first."""
         classes = self.model.config.classes
         if not classes:
             raise ConfigError("the model tells no classes", "teach it some: transduce mlm finetune")
-        for row in self._rows(lines, lambda tokens: self.model.classify(self.model.encode(tokens))):
+        for row in self._rows(lines, lambda tokens, states: self.model.classify(states)):
             chances = zip(classes, row.softmax(dim=-1).tolist(), strict=True)
             yield dict(sorted(chances, key=lambda item: -item[1]))
 
-    def _rows(self, lines: Iterable[str], compute: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
-        """A row of what is computed for every line, in order."""
+    def _rows(self, lines: Iterable[str], compute: Callable[[Tensor, Tensor], Tensor]) -> Iterator[Tensor]:
+        """A row of what is computed for every line, from its tokens and their states, in order."""
+        special = self.model.vocabulary
         iterator = iter(lines)
         while chunk := list(islice(iterator, LINES)):
             texts = self._encode(chunk)
@@ -135,16 +144,18 @@ class MaskedText:
                 tokens = torch.nn.utils.rnn.pad_sequence(
                     [torch.tensor(texts[row]) for row in batch],
                     batch_first=True,
-                    padding_value=self.model.vocabulary.pad,
+                    padding_value=special.pad,
                 )
                 with torch.inference_mode():
-                    for row, computed in zip(batch, compute(tokens), strict=True):
+                    states = self.model.encode(tokens, segments_of(tokens, special))
+                    for row, computed in zip(batch, compute(tokens, states), strict=True):
                         found[row] = computed
             yield from found
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        special, most = self.model.vocabulary, self.model.config.max_length - 2
-        rows = self.tokenizer.source.encode(lines)
-        if cut := sum(len(ids) > most for ids in rows):
+        special, config = self.model.vocabulary, self.model.config
+        rows, cut = encode_lines(lines, self.tokenizer.source, special.eos, config)
+        if cut:
+            most = config.max_length - 2
             self.warn(f"{cut:,} of {len(rows):,} lines are longer than {most} tokens and were cut")
-        return [[special.bos, *ids[:most], special.eos] for ids in rows]
+        return [[special.bos, *ids, special.eos] for ids in rows]

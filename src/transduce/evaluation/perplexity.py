@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from transduce import artifact
 from transduce.data.batching import batches_by_length
 from transduce.data.blocks import Cutter
+from transduce.data.masking import IGNORED
 from transduce.data.plain_text import texts_of
 from transduce.data.rows import Rows
 from transduce.data.tokenizer import Tokenizer
@@ -18,7 +19,6 @@ from transduce.errors import DataError
 from transduce.models.gpt import Gpt
 
 TOKENS = 2048  # in a batch: blocks × the longest
-_IGNORED = -1
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ def measure(model: Gpt, tokenizer: Tokenizer, texts: list[str], *, packed: bool 
     nats, tokens = 0.0, 0
     for batch in batches_by_length([len(block) for block in blocks], TOKENS):
         padded = torch.nn.utils.rnn.pad_sequence(
-            [torch.tensor(blocks[row]) for row in batch], batch_first=True, padding_value=_IGNORED
+            [torch.tensor(blocks[row]) for row in batch], batch_first=True, padding_value=IGNORED
         )
         labels = padded[:, 1:].clone()
         if not one:  # what begins a line is given
-            labels[labels == special.bos] = _IGNORED
+            labels[labels == special.bos] = IGNORED
         logits = model(padded[:, :-1].clamp(min=0)).float()
         nats += float(
-            F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=_IGNORED, reduction="sum")
+            F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         )
-        tokens += int((labels != _IGNORED).sum())
+        tokens += int((labels != IGNORED).sum())
     return Perplexity(nats, tokens, sum(len(text.strip().encode()) + 1 for text in texts))

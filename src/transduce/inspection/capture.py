@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from transduce.data.corpus import require_utf8
 from transduce.data.readable import has_words, readable
 from transduce.data.tokenizer import Tokenizer
 from transduce.decoding.hypotheses import Hypothesis
@@ -88,10 +89,7 @@ def winning_branches(trace: list[list[Branch]], tokens: list[int]) -> list[int]:
 def _ids(
     encode: Callable[[Sequence[str]], list[list[int]]], text: str, what: str, most: int | None
 ) -> list[int]:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"{what} is not UTF-8", "give it as UTF-8") from error
+    require_utf8(text, what)
     (ids,) = encode([text])
     if len(ids) < 2:
         raise DataError(f"{what} is empty", "give one with words in it")

@@ -1,4 +1,7 @@
-"""A run folder that teaches a BERT to tell the classes of texts: lines of text, tab, class."""
+"""A run folder that teaches a BERT to tell the classes of texts: lines of text, tab, class.
+
+Where a class belongs to two texts, they stand before it with a tab between them.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +14,7 @@ from transduce.data.clean import usable
 from transduce.data.corpus import Tsv
 from transduce.data.prepare import is_held_out
 from transduce.data.prepared import Pairs, PairWriter, Sequences
+from transduce.data.text_pairs import encode_lines
 from transduce.data.tokenizer import Side, Tokenizer
 from transduce.errors import ConfigError, DataError
 from transduce.models.bert import Bert
@@ -59,7 +63,7 @@ class ClassesRun(TextRun):
         if not isinstance(model, BertConfig):
             raise TypeError(f"classes are told by a bert, not a {model.family}")
         numbers = {name: number for number, name in enumerate(model.classes)}
-        folder, most = self.folder / "text", model.max_length - 2
+        folder, eos = self.folder / "text", tokenizer.vocabulary.eos
         sizes = tokenizer.source.size, len(numbers)
         with PairWriter(folder / "train", *sizes) as train, PairWriter(folder / "valid", *sizes) as valid:
             for paths, writer in ((inputs.train, train), (inputs.valid, valid)):
@@ -69,8 +73,8 @@ class ClassesRun(TextRun):
                             f"validation has the class {label!r}, which training has not", "correct it"
                         )
                     held = writer is train and not inputs.valid and is_held_out(text, inputs.hold_out)
-                    ids = tokenizer.source.encode([text])[0][:most]
-                    (valid if held else writer).write([ids], [[numbers[label]]])
+                    rows = encode_lines([text], tokenizer.source, eos, model).rows
+                    (valid if held else writer).write(rows, [[numbers[label]]])
         for part in ("train", "valid"):
             if not len(Pairs.open(folder / part)):
                 raise DataError(
@@ -87,8 +91,16 @@ class ClassesRun(TextRun):
 
 
 def labelled(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """Texts and their classes, from files of two columns."""
+    """Texts, or two with a tab between them, and their classes."""
     for path in paths:
-        for chunk in Tsv(path).chunks():
+        for chunk in _Labelled(path).chunks():
             found = usable(chunk)
             yield from zip(found.sources, (label.strip() for label in found.targets), strict=True)
+
+
+class _Labelled(Tsv):
+    """The last column is the target, and all before it are the source."""
+
+    def _pair(self, text: bytes, line: int) -> tuple[bytes, bytes]:
+        texts, tab, label = text.rpartition(b"\t")
+        return (texts, label) if tab else super()._pair(text, line)

@@ -11,6 +11,7 @@ from transduce.config import TrainingConfig
 from transduce.data.batching import Row, group_steps, plan_batches
 from transduce.data.masking import IGNORED, mask_tokens
 from transduce.data.prepared import Pairs, Sequences
+from transduce.data.text_pairs import segments_of
 from transduce.data.tokenizer import Tokenizer
 from transduce.errors import DataError
 from transduce.models.bert import Bert
@@ -80,8 +81,8 @@ class MaskedTokens(_OneText):
     def __init__(self, texts: Sequences, training: TrainingConfig, tokenizer: Tokenizer) -> None:
         super().__init__(texts, training)
         self.mask = mask_of(tokenizer)
-        special = special_tokens(tokenizer)
-        self.ordinary = np.array([id_ for id_ in range(tokenizer.source.size) if id_ not in special])
+        side = tokenizer.source
+        self.ordinary = np.array([id_ for id_ in range(side.size) if id_ not in side.special])
 
     def read(self, model: Bert, indices: Indices, epoch: int) -> tuple[Tensor, Tensor]:
         """Tokens and labels, (batch, length) each: ``[CLS] … [SEP]``, padded."""
@@ -115,10 +116,9 @@ class MaskedTokens(_OneText):
 
 
 class TextClasses(_OneText):
-    """Tell the class of a text. Sources are texts, and each target is the number of a class."""
+    """Tell the class of a text, or of two: sources are rows of `encode_lines`, targets numbers of classes."""
 
     words = CLASSES
-    longest: int | None = None
 
     def __init__(self, pairs: Pairs, training: TrainingConfig) -> None:
         super().__init__(pairs.source, training)
@@ -129,7 +129,8 @@ class TextClasses(_OneText):
         special = model.vocabulary
         rows = [np.array([special.bos, *self.texts[index], special.eos]) for index in indices]
         labels = torch.tensor([int(self.classes[index][0]) for index in indices], device=model.device)
-        logits = model.classify(model.encode(_padded(rows, special.pad).to(model.device))).float()
+        tokens = _padded(rows, special.pad).to(model.device)
+        logits = model.classify(model.encode(tokens, segments_of(tokens, special))).float()
         smoothed = F.cross_entropy(
             logits, labels, reduction="sum", label_smoothing=self.training.label_smoothing
         )
@@ -145,12 +146,6 @@ def mask_of(tokenizer: Tokenizer) -> int:
             "the tokenizer has no [MASK]", "train one (--tokenizer wordpiece), or give BERT's vocab.txt"
         )
     return found
-
-
-def special_tokens(tokenizer: Tokenizer) -> set[int]:
-    """Tokens that are no text."""
-    added = tokenizer.source.backend.get_added_tokens_decoder()
-    return {number for number, token in added.items() if token.special}
 
 
 def _padded(rows: list[Row], pad: int) -> Tensor:

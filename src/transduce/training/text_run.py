@@ -201,7 +201,7 @@ class MaskedTextRun(TextRun):
         mask_of(tokenizer)
         prepare_text(
             self.folder / "text",
-            tokenizer.source.rows,
+            tokenizer.source.plain.rows,
             tokenizer.source.size,
             lambda: Cutter(model.max_length - 2, packed=inputs.packed),  # [CLS] and [SEP] are to come
             inputs.train,

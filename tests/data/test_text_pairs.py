@@ -1,0 +1,56 @@
+import pytest
+import torch
+
+from transduce.config import BertConfig, Vocabulary
+from transduce.data.text_pairs import encode_lines, segments_of
+from transduce.data.tokenizer import Side, Tokenizer, wordpiece_of
+from transduce.errors import DataError
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
+
+
+def config(**changes):
+    return BertConfig(layers=1, d_model=8, d_ff=8, heads=2, **changes)
+
+
+@pytest.fixture
+def side():
+    return Side(wordpiece_of(WORDS, lowercase=True))
+
+
+def test_one_and_two(side):
+    lines = ["a b", "a\tb c", "", "a b\t", "\t c", "a [SEP]"]
+    found = encode_lines(lines, side, 3, config())
+    assert found.rows == [[5, 6], [5, 3, 6, 7], [], [5, 6], [7], [5, 1, 1, 1]]
+    assert found.cut == 0
+
+
+def test_segments(side):
+    special = Tokenizer(side, side).vocabulary
+    tokens = torch.tensor([[2, 5, 3, 6, 7, 3, 0], [2, 5, 6, 7, 5, 5, 3], [2, 5, 3, 0, 0, 0, 0]])
+    assert segments_of(tokens, special).tolist() == [[0, 0, 0, 1, 1, 1, 0], [0] * 7, [0] * 7]
+    assert segments_of(tokens, Vocabulary(source=9, target=9)).shape == (3, 7)
+
+
+@pytest.mark.parametrize("length", [5, 8, 9, 12, 30])
+def test_tokens_segments_and_cuts_are_hugging_faces(side, length, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in WORDS))
+    theirs = transformers.BertTokenizerFast.from_pretrained(tmp_path)
+    special = Tokenizer(side, side).vocabulary
+    texts = ["a", "a b c", "a b c d e f", "h g f e d c b a a b c d"]
+    for one in texts:
+        for other in texts:
+            rows, cut = encode_lines([f"{one}\t{other}"], side, special.eos, config(max_length=length))
+            tokens = [special.bos, *rows[0], special.eos]
+            wanted = theirs(one, other, truncation="longest_first", max_length=length)
+            assert tokens == wanted["input_ids"]
+            assert segments_of(torch.tensor([tokens]), special)[0].tolist() == wanted["token_type_ids"]
+            assert cut == (len(one.split()) + len(other.split()) + 3 > length)
+
+
+def test_more_than_a_model_reads(side):
+    with pytest.raises(DataError, match=r"3 texts, with tabs between them, are in .*reads two at a time"):
+        encode_lines(["a", "a\tb\tc"], side, 3, config())
+    with pytest.raises(DataError, match=r"2 texts, with tabs between them, are in .*reads one at a time"):
+        encode_lines(["a\tb"], side, 3, config(segments=1))

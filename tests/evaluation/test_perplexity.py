@@ -1,0 +1,70 @@
+"""Perplexity against a plain loop: a token at a time, each from its own pass over what it may see."""
+
+import math
+
+import pytest
+import torch
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
+
+from builders import small_gpt
+from transduce.data.tokenizer import Side, Tokenizer, train_side
+from transduce.evaluation.perplexity import measure
+
+TEXTS = ["  the   cat  ", "héllo wörld " * 5, "x"]
+BYTES = 9 + 1 + 69 + 1 + 1 + 1  # white space at the ends of a line does not count, its end does
+LENGTH = 24
+
+
+def bytes_and_one_special():
+    """As GPT-2 has it: one token begins and ends a text."""
+    names = ["<|endoftext|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    backend = Backend(models.BPE({name: number for number, name in enumerate(names)}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens(names[:1])
+    return Side(backend)
+
+
+def by_hand(model, tokenizer, packed):
+    """Negative log-likelihood in nats, and the number of tokens."""
+    special = model.vocabulary
+    rows = [[*ids, special.eos] for ids in tokenizer.target.encode(TEXTS)]
+    one = special.bos == special.eos
+    begun = (
+        1 if one and packed else len(rows)
+    )  # where one token stands between two lines, it is there already
+    rows = [[special.bos, *row] for row in rows[:begun]] + rows[begun:]
+    nats, tokens = 0.0, 0
+    for text in [[token for row in rows for token in row]] if packed else rows:
+        for place in range(1, len(text)):
+            if text[place] == special.bos and not one:
+                continue
+            block = (place - 1) // LENGTH * LENGTH  # where the model begins to read
+            with torch.no_grad():
+                logits = model(torch.tensor([text[block:place]]))[0, -1]
+            nats -= float(logits.log_softmax(dim=-1)[text[place]])
+            tokens += 1
+    return nats, tokens
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("one_special", [False, True])
+def test_it_is_that_of_a_plain_loop(packed, one_special):
+    side = bytes_and_one_special() if one_special else train_side(TEXTS, kind="byte", size=0)
+    tokenizer = Tokenizer(side, side)
+    model = small_gpt(vocabulary=tokenizer.vocabulary, max_length=LENGTH)
+    found = measure(model, tokenizer, TEXTS, packed=packed)
+    nats, tokens = by_hand(model, tokenizer, packed)
+    assert found.tokens == tokens == BYTES  # a token is a byte here
+    assert found.bytes == BYTES
+    assert found.nats == pytest.approx(nats, rel=1e-5)
+    assert found.a_token == pytest.approx(math.exp(nats / tokens), rel=1e-4)
+    assert found.bits_a_byte == pytest.approx(nats / math.log(2) / BYTES, rel=1e-5)
+
+
+def test_bytes_are_no_characters_and_no_tokens():
+    side = train_side(["ö" * 3], kind="char", size=0)
+    tokenizer = Tokenizer(side, side)
+    found = measure(small_gpt(vocabulary=tokenizer.vocabulary), tokenizer, ["öö"])
+    assert (found.tokens, found.bytes) == (3, 5)
