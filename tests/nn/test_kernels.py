@@ -39,8 +39,8 @@ def shared_by(threads):
 
 def choose(logits, sums, count, silent):
     """The scores, and where they are in all of a sentence's."""
-    scores, parents, tokens = kernels.choose(logits, sums.numpy(), count, silent.numpy())
-    return torch.from_numpy(scores), torch.from_numpy(parents * logits.size(2) + tokens)
+    scores, parents, tokens = kernels.choose(logits, sums, count, silent)
+    return scores, parents * logits.size(2) + tokens
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from transduce.config import Vocabulary
 from transduce.decoding.candidates import Chooser, choose_best, choose_next
-from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis
+from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, Integers
 from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
 from transduce.decoding.rules import Rule, silent_tokens, unspeakable
 from transduce.decoding.trace import Trace, Tracer
 from transduce.errors import ConfigError, TransduceError
 from transduce.models.protocol import SequenceModel
-from transduce.nn.kernels import Integers, can_choose
+from transduce.nn.kernels import can_choose
 
 
 @torch.inference_mode()
@@ -61,7 +61,7 @@ def beam_search(
     )
     tracer = Tracer(trace, search.penalty) if trace is not None else None
     forbid = (unspeakable(model.vocabulary), *rules)
-    silent = np.array(silent_tokens(model.vocabulary))
+    silent = torch.tensor(silent_tokens(model.vocabulary))
     state = model.start(model.encode(source), max(max_lengths, default=1))
     last = source.new_full((len(source),), model.vocabulary.bos)
     while beams.sentences:

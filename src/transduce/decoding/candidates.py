@@ -9,7 +9,6 @@ from torch.nn import functional as F
 
 from transduce.decoding.hypotheses import Beams, Candidates
 from transduce.nn import kernels
-from transduce.nn.kernels import Integers
 
 BLOCK = 64  # tokens, or so
 
@@ -24,9 +23,9 @@ def choose_best(scores: Tensor, beams: Beams, count: int) -> Candidates:
     return Candidates.of(*best_of(scores, _sums(scores, beams), count))
 
 
-def choose_next(logits: Tensor, beams: Beams, count: int, silent: Integers) -> Candidates:
+def choose_next(logits: Tensor, beams: Beams, count: int, silent: Tensor) -> Candidates:
     """The same from logits, none of the ``silent`` tokens among them; see `kernels.can_choose`."""
-    return Candidates(*kernels.choose(logits, beams.sums, count, silent))
+    return Candidates.of(*kernels.choose(logits, _sums(logits, beams), count, silent))
 
 
 def _sums(like: Tensor, beams: Beams) -> Tensor:

@@ -10,10 +10,12 @@ from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from transduce.nn.kernels import Floats, Integers
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from transduce.decoding.hypotheses import Candidates
+from transduce.decoding.hypotheses import Candidates, Integers
 from transduce.decoding.penalties import LengthPenalty
-from transduce.nn.kernels import Integers
 
 Fate = Literal["kept", "ended", "pruned"]
 

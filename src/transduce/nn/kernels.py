@@ -17,8 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -33,8 +31,6 @@ FEATURES = {  # as the system names them, and the compiler
     "avx512_vnni": "avx512vnni",
     "fma": "fma",
 }
-Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
 LANES, PANEL = 16, 64  # numbers in a register; outputs that are computed together
 LONGEST = 8192  # keys whose weights are put on a thread's stack
 
@@ -217,7 +213,7 @@ def can_choose(logits: Tensor, count: int) -> bool:
     )
 
 
-def choose(logits: Tensor, sums: Floats, count: int, silent: Integers) -> tuple[Floats, Integers, Integers]:
+def choose(logits: Tensor, sums: Tensor, count: int, silent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The ``count`` highest of log softmax(logits) + sums over each sentence's hypotheses, best first.
 
     logits (sentences, width, vocabulary), sums (sentences, width), silent (n,) tokens that are left out →
@@ -225,11 +221,11 @@ def choose(logits: Tensor, sums: Floats, count: int, silent: Integers) -> tuple[
     If there are logits that are no numbers, neither are the scores.
     """
     sentences, width, vocabulary = logits.shape
-    sums, silent = np.ascontiguousarray(sums, np.float32), np.ascontiguousarray(silent, np.int64)
-    scores = np.empty((sentences, count), np.float32)
-    parents, tokens = np.empty((sentences, count), np.int64), np.empty((sentences, count), np.int64)
+    sums, silent = sums.float().contiguous(), silent.long()
+    scores = logits.new_empty(sentences, count)
+    parents, tokens = (torch.empty(sentences, count, dtype=torch.long) for _ in range(2))
     choice = _Choice(
-        *(logits.data_ptr(), *(part.ctypes.data for part in (sums, silent, scores, parents, tokens))),
+        *(part.data_ptr() for part in (logits, sums, silent, scores, parents, tokens)),
         *(sentences, width, vocabulary, count, len(silent)),
     )
     there().choose(choice, torch.get_num_threads())
