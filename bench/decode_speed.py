@@ -198,6 +198,7 @@ class Transduce(Engine):
                 padded(sources, self.model.vocabulary.pad),
                 [limit] * len(sources),
                 beam=beam,
+                count=1,
                 penalty=plain_penalty(ALPHA if beam > 1 else 0.0),
                 exact=self.exact,
             )
