@@ -1,5 +1,6 @@
 """The classic picture: encoder-decoder attention as a heat map, as PNG."""
 
+import io
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from transduce.errors import ConfigError, TransduceError, require_matplotlib
+from transduce.errors import ConfigError, require_matplotlib
+from transduce.inspection.files import write
 from transduce.inspection.inspection import Inspection
 
 if TYPE_CHECKING:
@@ -66,11 +68,10 @@ def write_heat_map(
         figure = Figure(figsize=(CELL * len(columns), CELL * len(rows)), dpi=120)
         weights = inspection.encoder_decoder[layer - 1].mean(dim=0)
         _draw(figure, weights, rows, columns, f"Encoder-decoder attention, layer {layer}, mean of heads")
-        try:
-            # The cells are as large as the figure; what stands around them is taken in here.
-            figure.savefig(path, format="png", bbox_inches="tight", pad_inches=0.15)
-        except OSError as error:
-            raise TransduceError(f"cannot write {path}: {error.strerror}", "choose another place") from error
+        file = io.BytesIO()
+        # The cells are as large as the figure; what stands around them is taken in here.
+        figure.savefig(file, format="png", bbox_inches="tight", pad_inches=0.15)
+    write(path, file.getvalue())
 
 
 def _draw(figure: "Figure", weights: Tensor, rows: list[str], columns: list[str], title: str) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from transduce.inspection.image_attention import ImageAttention
 
-_PAGE = """<!doctype html>
+_PAGE = """<!DOCTYPE html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
 <style>
 body {{ font: 15px system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em }}

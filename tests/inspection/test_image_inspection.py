@@ -1,0 +1,53 @@
+"""Attention over an image: what is written, and where."""
+
+import numpy as np
+import pytest
+
+from transduce import artifact
+from transduce.config import ViTConfig
+from transduce.errors import ConfigError
+from transduce.inspection.images import inspect_file
+from transduce.models.build import build
+
+PIL = pytest.importorskip("PIL.Image")
+pytest.importorskip("matplotlib")
+
+SIZES = {"image_size": 8, "patch_size": 4, "channels": 1, "layers": 1, "d_model": 8, "d_ff": 8, "heads": 2}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    artifact.save(build(ViTConfig(classes=["cat", "dog"], **SIZES), seed=0), tmp_path / "model")
+    PIL.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(tmp_path / "cat.png")
+    (tmp_path / "notes.txt").write_text("my notes")
+    (tmp_path / "link.png").symlink_to(tmp_path / "cat.png")
+    return tmp_path
+
+
+def inspect(folder, png=None, out=None):
+    paths = [None if name is None else folder / name for name in (png, out)]
+    return [path.name for path in inspect_file(folder / "model", folder / "cat.png", *paths)]
+
+
+def test_pages_and_pictures_are_written_over(folder):
+    for _ in range(2):
+        assert inspect(folder, "a.png", "a.html") == ["a.html", "a.png"]
+        assert inspect(folder) == ["attention.png"]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"png": "cat.png"}, r"cat.png is both what is read and what is written; choose another file$"),
+        ({"png": "link.png"}, r"link.png is both what is read and what is written"),
+        ({"out": "cat.png"}, r"cat.png is both what is read and what is written"),
+        ({"png": "notes.txt"}, r"notes.txt is there already, and is no picture; choose another file$"),
+        ({"out": "notes.txt"}, r"notes.txt is there already, and is no page; choose another file$"),
+    ],
+)
+def test_nothing_else_is(folder, files, said):
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with pytest.raises(ConfigError, match=said):
+        inspect(folder, **files)
+    assert before == {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
