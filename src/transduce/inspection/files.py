@@ -22,8 +22,9 @@ def keep(path: Path | None, kind: str, *read: Path) -> None:
 
 
 def write(path: str | Path, content: str | bytes) -> None:
-    """Text as UTF-8."""
+    """Text as UTF-8; what is left of names of files that are none becomes ``?``."""
+    data = content.encode(errors="replace") if isinstance(content, str) else content
     try:
-        Path(path).write_bytes(content.encode() if isinstance(content, str) else content)
+        Path(path).write_bytes(data)
     except OSError as error:
         raise TransduceError(f"cannot write {path}: {error.strerror}", "choose another place") from error
