@@ -1,12 +1,17 @@
 """Attention over an image: what is written, and where."""
 
+import warnings
+
 import numpy as np
 import pytest
+import torch
 
 from transduce import artifact
 from transduce.config import ViTConfig
 from transduce.errors import ConfigError
-from transduce.inspection.images import inspect_file
+from transduce.inspection.heat_map import fonts_for
+from transduce.inspection.image_attention import ImageAttention
+from transduce.inspection.images import draw, inspect_file
 from transduce.models.build import build
 
 PIL = pytest.importorskip("PIL.Image")
@@ -51,3 +56,18 @@ def test_nothing_else_is(folder, files, said):
     with pytest.raises(ConfigError, match=said):
         inspect(folder, **files)
     assert before == {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def guessing(name):
+    maps = torch.rand(1, 2, 2, 2)
+    return ImageAttention(torch.zeros(8, 8, 1, dtype=torch.uint8), maps, maps[0, 0], name, 0.5)
+
+
+@pytest.mark.parametrize("name", ["고양이", "a\U000f1234"])
+def test_the_picture_names_classes_in_every_script(name):
+    fonts, said = [], []
+    fonts_for(name, fonts.append)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        draw(guessing(name), said.append)
+    assert said == fonts  # what no font has, and nothing in Python's words

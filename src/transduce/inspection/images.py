@@ -1,11 +1,12 @@
 """What ``transduce vision inspect`` does: attention over an image, as a picture or a page."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from rich.console import Console
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -13,6 +14,7 @@ from transduce import artifact
 from transduce.data.image_files import read_for_model
 from transduce.errors import require_matplotlib
 from transduce.inspection.files import keep, write
+from transduce.inspection.heat_map import drawing
 from transduce.inspection.image_attention import ImageAttention, inspect_image
 from transduce.inspection.image_page import page
 
@@ -34,17 +36,16 @@ def inspect_file(model: Path, image: Path, png: Path | None, out: Path | None) -
         write(out, page(found, image.name))
         yield out
     if picture:
-        write(picture, draw(found))
+        write(picture, draw(found, warn=Console(stderr=True).print))
         yield picture
 
 
-def draw(found: ImageAttention) -> bytes:
+def draw(found: ImageAttention, warn: Callable[[str], object] = lambda _: None) -> bytes:
     """A PNG: the image, its rollout, and a row of heads for each layer."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
     layers, heads = found.maps.shape[:2]
-    with mpl.rc_context(mpl.rcParamsDefault):
+    with drawing(found.guess, warn):
         columns = max(2, heads)
         figure = Figure(figsize=(1.5 * columns, 1.6 * (layers + 1)), layout="constrained", dpi=120)
         axes = figure.subplots(layers + 1, columns, squeeze=False)
