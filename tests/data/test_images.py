@@ -1,5 +1,8 @@
 import gzip
+import io
 import struct
+import warnings
+import zipfile
 
 import numpy as np
 import pytest
@@ -65,6 +68,47 @@ def test_an_image_is_turned_as_the_camera_was_held(tmp_path):
     image.save(tmp_path / "turned.png", exif=exif)
     found = read_for_model([tmp_path / "turned.png"], (4, 6), 1)
     assert np.array_equal(found[0, ..., 0], np.rot90(np.arange(24).reshape(6, 4), -1))
+
+
+CLEAR = np.full((2, 2, 4), (255, 0, 0, 0), np.uint8)
+CLEAR[1] = (0, 0, 200, 128)
+
+
+def palette(colours, **options):
+    """An image of all these colours, by number."""
+    image = PIL.fromarray(np.arange(len(colours), dtype=np.uint8)[None], "P")
+    image.putpalette([value for colour in colours for value in colour])
+    return image, options
+
+
+@pytest.mark.parametrize(
+    ("image", "options", "pixels"),
+    [
+        (PIL.fromarray(CLEAR), {}, [[[255] * 3] * 2, [[127, 127, 227]] * 2]),
+        (PIL.fromarray(np.array([[[0, 0], [0, 51], [9, 255]]], np.uint8), "LA"), {}, [[[255], [204], [9]]]),
+        (PIL.fromarray(np.array([[7, 8]], np.uint8)), {"transparency": 7}, [[[255], [8]]]),
+        (*palette([(9, 8, 7), (1, 2, 3)], transparency=b"\x00\xff"), [[[255] * 3, [1, 2, 3]]]),
+        (*palette([(9, 9, 9), (0, 0, 0), (200, 200, 200)]), [[[9], [0], [200]]]),
+        (*palette([(9, 9, 9), (8, 8, 7)]), [[[9, 9, 9], [8, 8, 7]]]),
+        (*palette([(9, 8, 7), (5, 5, 5)], transparency=0), [[[255], [5]]]),
+    ],
+    ids=["rgba", "la", "grey", "palette", "grey palette", "palette of colours", "hidden colour"],
+)
+def test_what_is_transparent_is_white(image, options, pixels, tmp_path):
+    (tmp_path / "a").mkdir()
+    image.save(tmp_path / "a" / "1.png", **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = read_images(tmp_path)
+    assert found.pixels[0].tolist() == pixels
+
+
+def test_many_pixels_are_no_ones_warning(tmp_path, monkeypatch):
+    write_image(tmp_path / "1.png")
+    monkeypatch.setattr(PIL, "MAX_IMAGE_PIXELS", 20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_for_model([tmp_path / "1.png"], (6, 4), 1).shape == (1, 6, 4, 1)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -157,12 +201,37 @@ IMAGES, LABELS = np.zeros((2, 3, 3), np.uint8), np.array([0, 1])
         ({"images": IMAGES, "labels": LABELS[:1]}, r"2 images, but labels are int64 of shape \(1,\)"),
         ({"images": IMAGES, "labels": LABELS - 1}, "counted from 0"),
         ({"images": IMAGES, "labels": LABELS, "classes": ["one"]}, "only 1 classes have names"),
+        ({"images": IMAGES, "labels": LABELS, "classes": []}, "only 0 classes have names"),
+        ({"images": IMAGES, "labels": LABELS, "classes": "one"}, r"holds classes of shape \(\); give a list"),
+        (
+            {"images": IMAGES, "labels": LABELS * 3_000_000},
+            r"2 images, but one of class number 3000000; check",
+        ),
+        (
+            {"images": IMAGES, "labels": np.array([0, 2**64 - 1], np.uint64), "classes": ["one"]},
+            "check the labels",
+        ),
     ],
 )
 def test_mistakes_in_archives(arrays, said, tmp_path):
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(DataError, match=said):
         read_images(tmp_path / "a.npz")
+
+
+def test_an_archive_that_claims_more_than_there_can_be(tmp_path):
+    header = io.BytesIO()
+    claimed = {"descr": "|u1", "fortran_order": False, "shape": (10**7, 1000, 1000)}
+    np.lib.format.write_array_header_1_0(header, claimed)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("images.npy", header.getvalue())
+    with pytest.raises(DataError, match=r"a.npz cannot be read: .*; write it with numpy.savez"):
+        read_images(tmp_path / "a.npz")
+
+
+def test_a_class_may_have_a_greater_number_than_there_are_images(tmp_path):
+    np.savez(tmp_path / "a.npz", images=IMAGES, labels=np.array([9, 7]))
+    assert len(read_images(tmp_path / "a.npz").classes) == 10
 
 
 def test_mistakes_in_idx_files(tmp_path):

@@ -1,7 +1,10 @@
 import builtins
 import warnings
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
+import torch
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from subjects import ARABIC, ENGLISH, GERMAN, KOREAN, inspection_of, rnn_inspection
@@ -52,6 +55,28 @@ def test_all_names_are_in_the_picture(tmp_path, monkeypatch, times):
         assert whole.y0 < box.y0 < box.y1 < whole.y1, name
     edges = (picture[0], picture[-1], picture[:, 0], picture[:, -1])
     assert all((edge == 1).all() for edge in edges)  # white: nothing is cut
+
+
+def test_a_long_sentence_makes_no_larger_picture(tmp_path, monkeypatch):
+    saved, real = [], Figure.savefig
+    monkeypatch.setattr(
+        Figure,
+        "savefig",
+        lambda figure, *a, **b: (saved.append(figure), real(figure, *a, **b)),
+    )
+    found, rows, columns = inspection_of(), 20, 1000
+    names = [f"a{place}" for place in range(columns)]
+    weights = torch.full((1, 1, rows, columns), 1 / columns)
+    found = replace(found, source_tokens=names, said_tokens=names[:rows], encoder_decoder=weights)
+    write_heat_map(found, tmp_path / "map.png")
+    (figure,) = saved
+    assert tuple(figure.get_size_inches()) == pytest.approx((heat_map.MOST, heat_map.CELL * rows))
+    shown = figure.axes[0].get_xticklabels()
+    assert [name.get_text() for name in shown] == names[:: int(shown[1].get_text()[1:])]
+    assert len(shown) > 100
+    boxes = [name.get_window_extent() for name in shown]
+    assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))
+    assert [name.get_text() for name in figure.axes[0].get_yticklabels()] == names[:rows]
 
 
 @pytest.mark.parametrize("text", [KOREAN, ARABIC])

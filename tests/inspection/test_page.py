@@ -20,6 +20,9 @@ from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import Select  # noqa: E402
 
+from transduce.inspection.image_attention import ImageAttention  # noqa: E402
+from transduce.inspection.image_page import page as image_page  # noqa: E402
+
 FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
     --disable-component-update --disable-sync --window-size=1300,1000"""
 
@@ -398,3 +401,22 @@ def test_names_for_those_who_listen(show):
     assert unnamed == []
     ids = page.browser.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
     assert len(ids) == len(set(ids)), json.dumps(ids)
+
+
+def test_the_page_of_an_image(browser, tmp_path):
+    pixels, maps = torch.full((8, 16, 3), 90, dtype=torch.uint8), torch.rand(1, 2, 2, 4)
+    found = ImageAttention(pixels, maps, maps[0, 0], "cat", 0.9)
+    (tmp_path / "image.html").write_text(image_page(found, "cat.png"), encoding="utf-8")
+    papers = []
+    for scheme in ("light", "dark"):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        browser.get((tmp_path / "image.html").as_uri())
+        papers.append(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))
+    page = Page(browser)
+    assert papers == ["rgb(250, 251, 253)", "rgb(18, 21, 28)"]
+    assert [one.size for one in page.all(".map")] == [{"height": 56, "width": 112}] * 4
+    assert page.script("[...document.images].map((e) => [e.naturalWidth, e.naturalHeight])") == [[4, 2]] * 3
+    page.one("#over").send_keys(Keys.HOME)
+    assert {image.value_of_css_property("opacity") for image in page.all("img")} == {"0"}
+    assert browser.get_log("browser") == []

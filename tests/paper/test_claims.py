@@ -1,4 +1,5 @@
 import json
+import re
 from io import StringIO
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from typer.testing import CliRunner
 from transduce.cli.main import app
 from transduce.config import PRESETS, RunConfig, TransformerConfig
 from transduce.nn.attention import scaled_dot_product_attention
+from transduce.nn.hashed import HashedSelfAttention
+from transduce.nn.low_rank import LowRankSelfAttention
+from transduce.nn.restricted import Window, window_attention
 from transduce.paper import (
     causality,
     cost,
@@ -180,3 +184,25 @@ def longest(x):
 def test_connections_are_found():
     assert counting.layers_to_connect(lambda _: lambda x: x.roll(1, 0), 2) == 1
     assert counting.layers_to_connect(lambda _: lambda x: x + torch.cat((x[:1], x[:-1])), 6) == 5
+
+
+def test_long_sequences_say_what_is_counted():
+    """The table has the costs of the claims; below it are the factors that they leave out."""
+    page = Path(__file__).parents[2].joinpath("docs", "long-sequences.md").read_text(encoding="utf-8")
+    for layer in (cost.TABLE_1[0], *cost.LATER):
+        assert f"| {layer.complexity} " in page
+    options, n, d = TransformerConfig(), 4096, 64
+    x = torch.randn(1, 1, n, d)
+    radius, rank = options.window_radius, options.rank
+    chunk, rounds = options.hash_chunk, options.hash_rounds
+    low = LowRankSelfAttention(d, 1, rank=rank, max_length=n)
+    hashed = HashedSelfAttention(d, 1, buckets=options.hash_buckets, rounds=rounds, chunk=chunk)
+    counted = [
+        (lambda: window_attention(x, x, x, Window(radius, 0)), 2 * radius + 1),
+        (lambda: scaled_dot_product_attention(x, *low.mixtures(x, x)), rank),
+        (lambda: hashed.attend_within_chunks(x, x, None, None), chunk * rounds),
+    ]
+    said = re.search(r"(\S+) for the window .* (\S+) for\s+low rank .* (\S+) for hashed", page, re.DOTALL)
+    full = 2 * n * d  # for each position that is seen: a score and a share of the result
+    factors = [counting.count_multiplications(run) / (full * seen) for run, seen in counted]
+    assert [f"{factor:.1f}" for factor in factors] == list(said.groups())

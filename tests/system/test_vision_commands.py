@@ -97,7 +97,7 @@ def test_train_classify_evaluate_inspect(trained, photos, tmp_path):
         assert min(picture.size) > 200
     text = page.read_text()
     assert text.count("<figure>") == 2 + 2 * 2
-    assert "http" not in text
+    assert "://" not in text
 
 
 def test_report(trained, monkeypatch):

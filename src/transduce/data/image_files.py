@@ -2,11 +2,12 @@
 
 import gzip
 import struct
+import warnings
 import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,12 @@ import numpy.typing as npt
 from transduce.data.images import Images, Pixels
 from transduce.errors import DataError, DependencyError
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
 _GREY = {"1", "L", "LA"}
+_MANY = 30_000  # classes that numbers alone may make, however few the images
 _KINDS = "a folder of images by class, an idx file of images, or an .npz with images and labels"
 
 
@@ -90,7 +95,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read_image(path: Path, size: tuple[int, int] | None) -> Pixels:
-    """(height, width, 1 or 3), turned as the camera was held."""
+    """(height, width, 1 or 3), turned as the camera was held, over white where it is transparent."""
     try:
         from PIL import Image, ImageOps
     except ImportError:
@@ -98,11 +103,14 @@ def _read_image(path: Path, size: tuple[int, int] | None) -> Pixels:
             "image files need Pillow, which is not installed", "run: pip install 'transduce[vision]'"
         ) from None
     try:
-        with Image.open(path) as opened:
-            image = ImageOps.exif_transpose(opened)
+        # Pillow warns in lines of its own of what does no harm: many pixels, odd metadata.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(path) as opened:
+                image = ImageOps.exif_transpose(opened)
             if image.mode[0] in "IF":
                 raise DataError(f"{path} has more than 8 bits a channel", "convert it to 8 bits")
-            image = image.convert("L" if image.mode in _GREY else "RGB")
+            image = _opaque(image)
             if size is not None and image.size != size[::-1]:
                 image = image.resize(size[::-1], Image.Resampling.BILINEAR)
             pixels: Pixels = np.asarray(image, dtype=np.uint8)
@@ -112,6 +120,21 @@ def _read_image(path: Path, size: tuple[int, int] | None) -> Pixels:
         said = str(error).replace(f" {str(path)!r}", "")
         raise DataError(f"{path} cannot be read as an image: {said}", "remove it or replace it") from error
     return pixels.reshape(*pixels.shape[:2], -1)
+
+
+def _opaque(image: "Image.Image") -> "Image.Image":
+    """Composed over white, as `L` or `RGB`."""
+    from PIL import Image
+
+    grey, palette = image.mode in _GREY, image.mode in ("P", "PA")
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    image = image.convert("L" if grey else "RGB")
+    if palette:  # which may have greys alone
+        red, *others = (channel.tobytes() for channel in image.split())
+        image = image.convert("L") if others == [red, red] else image
+    return image
 
 
 def _as_channels(image: Pixels, channels: int, path: Path) -> Pixels:
@@ -133,13 +156,15 @@ def _read_npz(path: Path) -> Images:
     try:
         with np.load(path, allow_pickle=False) as archive:
             parts = {name: archive[name] for name in ("images", "labels", "classes") if name in archive}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, MemoryError) as error:
         raise DataError(f"{path} cannot be read: {error}", "write it with numpy.savez, no objects") from error
     for name in ("images", "labels"):
         if name not in parts:
             raise DataError(f"{path} has no array {name!r}", "write it with numpy.savez(images=…, labels=…)")
-    names = [str(name) for name in parts["classes"]] if "classes" in parts else None
-    return _checked(path, parts["images"], parts["labels"], names)
+    names = parts.get("classes")
+    if names is not None and names.ndim != 1:
+        raise DataError(f"{path} holds classes of shape {names.shape}", "give a list of names")
+    return _checked(path, parts["images"], parts["labels"], None if names is None else list(map(str, names)))
 
 
 def _read_idx_pair(path: Path) -> Images:
@@ -166,6 +191,8 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot read {path}: {error}", "copy the file again") from error
+    except MemoryError as error:
+        raise DataError(f"{path} does not fit into memory", "give fewer images") from error
     if len(data) < 4 or data[:3] != b"\x00\x00\x08":
         raise DataError(f"{path} is no idx file of bytes", f"give {_KINDS}")
     begin = 4 + 4 * data[3]
@@ -190,8 +217,11 @@ def _checked(
             f"{path}: {len(images)} images, but labels are {labels.dtype} of shape {labels.shape}",
             "give a class number, counted from 0, for each image",
         )
-    found = Images(images, labels.astype(np.int64), [str(n) for n in range(int(labels.max()) + 1)])
-    return found if names is None else found.named(names)
+    most = int(labels.max())
+    if most >= max(_MANY, len(images), len(names or ())):
+        raise DataError(f"{path}: {len(images)} images, but one of class number {most}", "check the labels")
+    names = [str(number) for number in range(most + 1)] if names is None else names
+    return Images(images, labels.astype(np.int64), []).named(names)
 
 
 def _shape(sizes: Sequence[int]) -> str:

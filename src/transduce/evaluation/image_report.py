@@ -3,6 +3,7 @@
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from transduce.evaluation.images import ImageEvaluation
 
@@ -19,7 +20,7 @@ def print_images(found: ImageEvaluation, console: Console) -> None:
         table.add_column(name, justify="left" if name == "class" else "right")
     for row in found.by_class():
         table.add_row(
-            str(row["class"]), f"{row['images']:,}", _share(row["recall"]), _share(row["precision"])
+            Text(str(row["class"])), f"{row['images']:,}", _share(row["recall"]), _share(row["precision"])
         )
     console.print(table)
     if len(found.classes) > WIDEST:
@@ -32,7 +33,7 @@ def print_images(found: ImageEvaluation, console: Console) -> None:
         matrix.add_column(str(number), justify="right")
     for number, (name, counts) in enumerate(zip(found.classes, found.confusion, strict=True)):
         label = name if name == str(number) else f"{number} {name}"
-        matrix.add_row(label, *(str(count) if count else "·" for count in counts))
+        matrix.add_row(Text(label), *(str(count) if count else "·" for count in counts))
     console.print(matrix)
 
 

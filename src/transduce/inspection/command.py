@@ -10,6 +10,7 @@ from transduce.data.corpus import is_one_file
 from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError
 from transduce.inspection.capture import inspect as inspect_sentence
+from transduce.inspection.files import keep
 from transduce.inspection.heat_map import write_heat_map
 from transduce.inspection.report import heads_of, print_heads, write_json
 from transduce.models.transformer import Transformer
@@ -48,8 +49,8 @@ def inspect(
     page = out or (None if png else PAGE)
     if page and png and page.resolve() == png.resolve():
         raise ConfigError(f"both the page and the picture would be {png}", "choose another --png")
-    _keep(page, b"<!DOCTYPE html>", "page")
-    _keep(png, b"\x89PNG", "picture")
+    keep(page, "page")
+    keep(png, "picture")
     found = inspect_sentence(Translator.load(model, beam=beam or 4), sentence, target)
     if page:
         found.save(page)
@@ -72,16 +73,6 @@ def _inspect_heads(model: Path, source: Path, target: Path, limit: int, json: Pa
     if json:
         write_json(found, json)
         yield json
-
-
-def _keep(path: Path | None, begins: bytes, kind: str) -> None:
-    """Only what looks like something of this kind is written over."""
-    if path is None or not path.is_file():
-        return
-    with path.open("rb") as file:
-        there = file.read(len(begins))
-    if there and there != begins:
-        raise ConfigError(f"{path} is there already, and is no {kind}", "choose another file")
 
 
 def _refuse(options: Mapping[str, object], why: str) -> None:

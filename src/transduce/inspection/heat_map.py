@@ -1,19 +1,26 @@
 """The classic picture: encoder-decoder attention as a heat map, as PNG."""
 
+import io
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from transduce.errors import ConfigError, TransduceError, require_matplotlib
+from transduce.errors import ConfigError, require_matplotlib
+from transduce.inspection.files import write
 from transduce.inspection.inspection import Inspection
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CELL = 0.34  # inches on a side
+MOST = 25  # inches of cells on a side: beyond some 70 tokens, cells are smaller instead
+DPI = 120
+LARGE, SMALL = 10, 4  # points: names shrink with their cells, and are then left out here and there
 # In this order, as far as they are installed; each fills in what those before it lack.
 FONTS = (
     "DejaVu Sans",
@@ -49,7 +56,6 @@ def write_heat_map(
 ) -> None:
     """Draw a layer's weights (the last one's, if none is named), averaged over heads."""
     require_matplotlib("heat maps")
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
     count = len(inspection.encoder_decoder)
@@ -59,33 +65,50 @@ def write_heat_map(
     if not 1 <= layer <= count:
         raise ConfigError(f"there is no layer {layer}", f"choose one of 1 to {count}")
     rows, columns = inspection.said_tokens, inspection.source_tokens
-    # The same pictures for everyone, whatever their matplotlibrc.
-    with mpl.rc_context(mpl.rcParamsDefault), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        mpl.rcParams["font.family"] = fonts_for("".join([*rows, *columns]), warn)
-        figure = Figure(figsize=(CELL * len(columns), CELL * len(rows)), dpi=120)
+    with drawing("".join([*rows, *columns]), warn):
+        size = min(MOST, CELL * len(columns)), min(MOST, CELL * len(rows))
+        figure = Figure(figsize=size, dpi=DPI)
         weights = inspection.encoder_decoder[layer - 1].mean(dim=0)
         _draw(figure, weights, rows, columns, f"Encoder-decoder attention, layer {layer}, mean of heads")
-        try:
-            # The cells are as large as the figure; what stands around them is taken in here.
-            figure.savefig(path, format="png", bbox_inches="tight", pad_inches=0.15)
-        except OSError as error:
-            raise TransduceError(f"cannot write {path}: {error.strerror}", "choose another place") from error
+        file = io.BytesIO()
+        # The cells are as large as the figure; what stands around them is taken in here.
+        figure.savefig(file, format="png", bbox_inches="tight", pad_inches=0.15)
+    write(path, file.getvalue())
 
 
 def _draw(figure: "Figure", weights: Tensor, rows: list[str], columns: list[str], title: str) -> None:
     axes = figure.add_axes((0, 0, 1, 1))
-    image = axes.imshow(weights.numpy(), cmap="viridis", vmin=0, vmax=1)
-    # A $ would begin a formula.
-    axes.set_xticks(range(len(columns)), [token.replace("$", r"\$") for token in columns], rotation=90)
-    axes.set_yticks(range(len(rows)), [token.replace("$", r"\$") for token in rows])
+    image = axes.imshow(weights.numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto")
+    width, height = figure.get_size_inches()
+    _name(axes.set_xticks, columns, width, rotation=90)
+    _name(axes.set_yticks, rows, height, rotation=0)
     axes.xaxis.tick_top()
     axes.set(ylabel="said")
     axes.set_title(title, fontsize="medium", pad=12)
-    width, height = figure.get_size_inches()
     tall = min(1, 4 / height)
     beside = axes.inset_axes((1 + 0.2 / width, 1 - tall, 0.15 / width, tall))
     figure.colorbar(image, cax=beside, label="weight")
+
+
+def _name(set_ticks: Callable[..., object], tokens: list[str], inches: float, rotation: int) -> None:
+    """As many names along a side as there is room for."""
+    room = 72 * inches / len(tokens)  # points
+    size = min(LARGE, max(SMALL, room / 1.25))
+    places = range(0, len(tokens), math.ceil(1.2 * size / room))
+    # A $ would begin a formula.
+    names = [tokens[place].replace("$", r"\$") for place in places]
+    set_ticks(places, names, rotation=rotation, fontsize=size)
+
+
+@contextmanager
+def drawing(text: str, warn: Callable[[str], object]) -> Iterator[None]:
+    """The same pictures for everyone, whatever their matplotlibrc, in fonts that have this text."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(mpl.rcParamsDefault), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        mpl.rcParams["font.family"] = fonts_for(text, warn)
+        yield
 
 
 def fonts_for(text: str, warn: Callable[[str], object]) -> list[str]:

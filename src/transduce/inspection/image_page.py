@@ -8,48 +8,31 @@ import torch
 from torch import Tensor
 
 from transduce.inspection.image_attention import ImageAttention
-
-_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{title}</title>
-<style>
-body {{ font: 15px system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em }}
-figure {{ display: inline-block; margin: 0 .6em .8em 0; text-align: center }}
-figcaption {{ font-size: 12px; color: #555 }}
-div.map {{ position: relative; width: 112px; aspect-ratio: {ratio} }}
-div.map img {{ position: absolute; inset: 0; width: 100%; height: 100%; image-rendering: pixelated }}
-div.map img + img {{ opacity: var(--over, .7) }}
-</style>
-<h1>{title}</h1>
-<p>{guess}</p>
-<p><label>attention over the image <input type="range" min="0" max="1" step=".05" value=".7"
-oninput="document.body.style.setProperty('--over', this.value)"></label></p>
-{figures}
-</html>
-"""
+from transduce.inspection.render import fill, read
 
 
 def page(found: ImageAttention, name: str) -> str:
     """The image, its rollout, and every head of every layer; a slider mixes image and attention."""
-    image = _data(_picture(found.pixels))
-    figures = [_figure(image, None, "the image"), _figure(image, found.rollout, "rollout")]
+    figures = [_figure(found.rollout, "rollout", "")]
     for layer, heads in enumerate(found.maps, start=1):
         figures.append(f"<h2>layer {layer}</h2>")
-        figures += [_figure(image, one, f"head {number}") for number, one in enumerate(heads, start=1)]
+        for head, weights in enumerate(heads, start=1):
+            figures.append(_figure(weights, f"head {head}", f"layer {layer}, "))
     height, width = found.pixels.shape[:2]
-    return _PAGE.format(
-        title=html.escape(name),
-        ratio=f"{width} / {height}",
-        guess=html.escape(f"{found.guess}, {found.probability:.1%}"),
-        figures="\n".join(figures),
-    )
+    parts = {
+        "style": read("base.css"),
+        "ratio": f"{width} / {height}",
+        "image": _data(_picture(found.pixels)),
+        "name": html.escape(name),
+        "guess": html.escape(f"{found.guess}, {found.probability:.1%}"),
+        "figures": "\n".join(figures),
+    }
+    return fill("image.html", parts)
 
 
-def _figure(image: str, weights: Tensor | None, caption: str) -> str:
-    over = "" if weights is None else f'<img alt="" src="{_data(_heat(weights))}">'
-    return (
-        f'<figure><div class="map"><img alt="" src="{image}">{over}</div>'
-        f"<figcaption>{html.escape(caption)}</figcaption></figure>"
-    )
+def _figure(weights: Tensor, caption: str, where: str) -> str:
+    picture = f'<img alt="attention: {where}{caption}" src="{_data(_heat(weights))}">'
+    return f'<figure><div class="map">{picture}</div><figcaption>{caption}</figcaption></figure>'
 
 
 def _picture(pixels: Tensor) -> Tensor:

@@ -1,17 +1,20 @@
 """What ``transduce vision inspect`` does: attention over an image, as a picture or a page."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from rich.console import Console
 from torch import Tensor
 from torch.nn import functional as F
 
 from transduce import artifact
 from transduce.data.image_files import read_for_model
-from transduce.errors import TransduceError, require_matplotlib
+from transduce.errors import require_matplotlib
+from transduce.inspection.files import keep, write
+from transduce.inspection.heat_map import drawing
 from transduce.inspection.image_attention import ImageAttention, inspect_image
 from transduce.inspection.image_page import page
 
@@ -24,21 +27,25 @@ PICTURE = Path("attention.png")
 def inspect_file(model: Path, image: Path, png: Path | None, out: Path | None) -> Iterator[Path]:
     """Gives each file as soon as it is written."""
     require_matplotlib("attention maps")
+    picture = png or (None if out else PICTURE)
+    keep(out, "page", image)
+    keep(picture, "picture", image)
     vit = artifact.load_vit(model)
     found = inspect_image(vit, torch.from_numpy(read_for_model([image], vit.config.size, vit.channels)[0]))
-    if out is not None:
-        yield _write(out, page(found, image.name).encode())
-    if png is not None or out is None:
-        yield _write(png or PICTURE, draw(found))
+    if out:
+        write(out, page(found, image.name))
+        yield out
+    if picture:
+        write(picture, draw(found, warn=Console(stderr=True).print))
+        yield picture
 
 
-def draw(found: ImageAttention) -> bytes:
+def draw(found: ImageAttention, warn: Callable[[str], object] = lambda _: None) -> bytes:
     """A PNG: the image, its rollout, and a row of heads for each layer."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
     layers, heads = found.maps.shape[:2]
-    with mpl.rc_context(mpl.rcParamsDefault):
+    with drawing(found.guess, warn):
         columns = max(2, heads)
         figure = Figure(figsize=(1.5 * columns, 1.6 * (layers + 1)), layout="constrained", dpi=120)
         axes = figure.subplots(layers + 1, columns, squeeze=False)
@@ -67,11 +74,3 @@ def _png(figure: "Figure") -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png")
     return file.getvalue()
-
-
-def _write(path: Path, content: bytes) -> Path:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise TransduceError(f"cannot write {path}: {error.strerror}", "choose another place") from error
-    return path

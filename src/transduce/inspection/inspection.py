@@ -9,7 +9,7 @@ from torch import Tensor
 
 from transduce.decoding.trace import Branch
 from transduce.decoding.translation import Candidate
-from transduce.errors import TransduceError
+from transduce.inspection.files import write
 from transduce.inspection.render import pack, render, rounded
 
 MANY = 300_000  # weights: beyond that, a byte each has to do, or the file becomes too large
@@ -45,10 +45,7 @@ class Inspection:
 
     def save(self, path: str | Path) -> None:
         """Write the page."""
-        try:
-            Path(path).write_text(self.html(), encoding="utf-8")
-        except OSError as error:
-            raise TransduceError(f"cannot write {path}: {error.strerror}", "choose another place") from error
+        write(path, self.html())
 
     def _repr_html_(self) -> str:
         """For notebooks."""

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -14,18 +15,23 @@ SCRIPTS = ("weights", "colours", "keys", "tokens", "attention", "alignment", "be
 
 def render(data: dict[str, Any]) -> str:
     """The page that shows this data."""
-    page = files("transduce.inspection").joinpath("page")
-
-    def read(name: str) -> str:
-        return page.joinpath(name).read_text(encoding="utf-8")
-
     parts = {
-        "style": read("style.css"),
+        "style": read("base.css") + read("style.css"),
         "script": "\n".join(read(f"{name}.js") for name in SCRIPTS),
         "data": embed(data),
     }
+    return fill("page.html", parts)
+
+
+def read(name: str) -> str:
+    """A file that pages are made of."""
+    return files("transduce.inspection").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def fill(template: str, parts: Mapping[str, str]) -> str:
+    """A page with each part in the place that is marked with its name."""
     # In one pass: no part is searched for another's place.
-    return re.sub(r"/\* (style|script|data) \*/", lambda mark: parts[mark[1]], read("page.html"))
+    return re.sub(rf"/\* ({'|'.join(parts)}) \*/", lambda mark: parts[mark[1]], read(template))
 
 
 def embed(data: Any) -> str:

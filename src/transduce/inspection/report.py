@@ -17,7 +17,8 @@ from transduce.data.batching import Batch, pad
 from transduce.data.clean import usable
 from transduce.data.corpus import AlignedFiles
 from transduce.data.tokenizer import Tokenizer
-from transduce.errors import DataError, TransduceError
+from transduce.errors import DataError
+from transduce.inspection.files import write
 from transduce.inspection.heads import Head, HeadReport, examine_heads
 from transduce.models.transformer import Transformer
 
@@ -110,10 +111,7 @@ def print_heads(report: HeadReport, console: Console) -> None:
 
 def write_json(report: HeadReport, path: Path) -> None:
     """Everything, unrounded."""
-    try:
-        path.write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise TransduceError(f"cannot write {path}: {error.strerror}", "choose another place") from error
+    write(path, json.dumps(asdict(report), indent=2) + "\n")
 
 
 def _cells(head: Head) -> list[Text]:

@@ -82,18 +82,18 @@ class LayerType:
 
 
 TABLE_1 = (
-    LayerType("self-attention", self_attention, "n²·d", (2, 1), "O(1)", 0),
-    LayerType("recurrent", recurrent, "n·d²", (1, 2), "O(n)", 1),
-    LayerType("convolutional", convolutional, "k·n·d²", (1, 2), "O(1)", 0),
-    LayerType("restricted self-attention", restricted, "r·n·d", (1, 1), "O(1)", 0),
+    LayerType("self-attention", self_attention, "O(n²·d)", (2, 1), "O(1)", 0),
+    LayerType("recurrent", recurrent, "O(n·d²)", (1, 2), "O(n)", 1),
+    LayerType("convolutional", convolutional, "O(k·n·d²)", (1, 2), "O(1)", 0),
+    LayerType("restricted self-attention", restricted, "O(r·n·d)", (1, 1), "O(1)", 0),
 )
 
 
 # What section 4 leaves to future work: the name of each is that of the paper it is from.
 LATER = (
-    LayerType("window and global tokens (Longformer)", window, "(r + g)·n·d", (1, 1), "O(1)", 0),
-    LayerType("low-rank self-attention (Linformer)", low_rank, "rank·n·d", (1, 1), "O(1)", 0),
-    LayerType("hashed self-attention (Reformer)", hashed, "c·n·d", (1, 1), "O(1)", 0),
+    LayerType("window and global tokens (Longformer)", window, "O((r + g)·n·d)", (1, 1), "O(1)", 0),
+    LayerType("low-rank self-attention (Linformer)", low_rank, "O(rank·n·d)", (1, 1), "O(1)", 0),
+    LayerType("hashed self-attention (Reformer)", hashed, "O(c·n·d)", (1, 1), "O(1)", 0),
 )
 
 

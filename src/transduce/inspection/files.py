@@ -1,0 +1,30 @@
+"""Where an inspection is written: over pages and pictures alone, and never over what it reads."""
+
+from pathlib import Path
+
+from transduce.data.corpus import is_one_file
+from transduce.errors import ConfigError, TransduceError
+
+_BEGINS = {"page": b"<!DOCTYPE html>", "picture": b"\x89PNG"}
+
+
+def keep(path: Path | None, kind: str, *read: Path) -> None:
+    """Refuse what is there already and is no ``page`` or ``picture``, and what is ``read``."""
+    if path is None or not path.is_file():
+        return
+    if any(is_one_file(path, other) for other in read):
+        raise ConfigError(f"{path} is both what is read and what is written", "choose another file")
+    begins = _BEGINS[kind]
+    with path.open("rb") as file:
+        there = file.read(len(begins))
+    if there and there != begins:
+        raise ConfigError(f"{path} is there already, and is no {kind}", "choose another file")
+
+
+def write(path: str | Path, content: str | bytes) -> None:
+    """Text as UTF-8; what is left of names of files that are none becomes ``?``."""
+    data = content.encode(errors="replace") if isinstance(content, str) else content
+    try:
+        Path(path).write_bytes(data)
+    except OSError as error:
+        raise TransduceError(f"cannot write {path}: {error.strerror}", "choose another place") from error
