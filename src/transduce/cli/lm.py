@@ -1,24 +1,12 @@
 """``transduce lm``: language models."""
 
-import typer
-
 from transduce.cli import lm_generate, lm_perplexity, lm_train
+from transduce.cli.group import group
 
-app = typer.Typer(
-    no_args_is_help=False,
-    rich_markup_mode=None,
-    help="Language models (GPT): train one on plain text, let it write, see how well it predicts.",
+app = group(
+    "Language models (GPT): train one on plain text, let it write, see how well it predicts.",
+    "transduce lm train --text tales.txt --out runs/tales",
+    train=lm_train.train,
+    generate=lm_generate.generate,
+    perplexity=lm_perplexity.perplexity,
 )
-app.command("train")(lm_train.train)
-app.command("generate")(lm_generate.generate)
-app.command("perplexity")(lm_perplexity.perplexity)
-
-
-@app.callback(
-    invoke_without_command=True,
-    epilog="Example: transduce lm train --text tales.txt --out runs/tales",
-)
-def lm(context: typer.Context) -> None:
-    """Language models (GPT): train one on plain text, let it write, see how well it predicts."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
