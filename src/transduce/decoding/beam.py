@@ -1,6 +1,7 @@
 """Beam search: the most likely targets, a few of them at a time (section 6.1: four, α = 0.6)."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,21 +48,10 @@ def beam_search(
     count = beam if count is None else min(count, beam)
     covered = source.new_zeros(len(source), 1, source.size(1), dtype=torch.float) if coverage else None
     beams = Beams.start(range(len(source)), covered)
-    search = _Search(
-        model.vocabulary,
-        source,
-        max_lengths,
-        beam,
-        count,
-        penalty or paper_penalty(),
-        coverage,
-        complete,
-        exact,
-        beams,
-    )
-    tracer = Tracer(trace, search.penalty) if trace is not None else None
-    forbid = (unspeakable(model.vocabulary), *rules)
-    silent = torch.tensor(silent_tokens(model.vocabulary))
+    penalty = penalty or paper_penalty()
+    tracer = Tracer(trace, penalty) if trace is not None else None
+    real, eos = source != model.vocabulary.pad, model.vocabulary.eos
+    search = _Search(beams, real, eos, max_lengths, beam, count, penalty, coverage, complete, exact)
     state = model.start(model.encode(source), max(max_lengths, default=1))
     last = source.new_full((len(source),), model.vocabulary.bos)
     while beams.sentences:
@@ -71,23 +61,31 @@ def beam_search(
             beams.coverage = beams.coverage + _mean_attention(seen).view_as(beams.coverage)
         # Each hypothesis ends in one way: enough of these do not.
         wanted = min(2 * beam, logits.size(1) * logits.size(2))
-        if not rules and choose is choose_best and can_choose(logits, wanted):
-            chosen = choose_next(logits, beams, wanted, silent)
-        else:
-            scores = logits.log_softmax(dim=-1)
-            for rule in forbid:
-                rule(scores, beams)
-            chosen = choose(scores, beams, wanted)
-        if np.isnan(chosen.sums).any():
-            raise TransduceError(
-                "the model finds no numbers for the next token",
-                "its weights are damaged, or too large for this precision",
-            )
+        chosen = _choose(logits, beams, wanted, model.vocabulary, rules, choose)
         origins = search.extend(chosen, tracer)
         last = beams.last(source.device)
         if origins is not None:
             state.select(torch.from_numpy(origins).to(source.device))
     return [found[:count] for found in search.done]
+
+
+def _choose(
+    logits: Tensor, beams: Beams, count: int, vocabulary: Vocabulary, rules: Sequence[Rule], choose: Chooser
+) -> Candidates:
+    """By the kernel, where nothing but the model has a say."""
+    if not rules and choose is choose_best and can_choose(logits, count):
+        chosen = choose_next(logits, beams, count, torch.tensor(silent_tokens(vocabulary)))
+    else:
+        scores = logits.log_softmax(dim=-1)
+        for rule in (unspeakable(vocabulary), *rules):
+            rule(scores, beams)
+        chosen = choose(scores, beams, count)
+    if np.isnan(chosen.sums).any():
+        raise TransduceError(
+            "the model finds no numbers for the next token",
+            "its weights are damaged, or too large for this precision",
+        )
+    return chosen
 
 
 def _mean_attention(layers: list[Tensor]) -> Tensor:
@@ -97,27 +95,23 @@ def _mean_attention(layers: list[Tensor]) -> Tensor:
     return torch.stack([layer.mean(dim=1) for layer in layers]).mean(dim=0)
 
 
+@dataclass
 class _Search:
     """What was found, and what is under way."""
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        source: Tensor,
-        max_lengths: Sequence[int],
-        beam: int,
-        count: int,
-        penalty: LengthPenalty,
-        coverage: float,
-        complete: Callable[[int, list[int]], bool],
-        exact: bool,
-        beams: Beams,
-    ) -> None:
-        self.eos, self.max_lengths, self.beam, self.count = vocabulary.eos, max_lengths, beam, count
-        self.penalty, self.coverage, self.complete, self.exact = penalty, coverage, complete, exact
-        self.real = source != vocabulary.pad  # (sentences, source)
-        self.done: list[list[Hypothesis]] = [[] for _ in source]
-        self.beams = beams
+    beams: Beams
+    real: Tensor  # (sentences, source), where there is a token
+    eos: int
+    max_lengths: Sequence[int]
+    beam: int
+    count: int
+    penalty: LengthPenalty
+    coverage: float
+    complete: Callable[[int, list[int]], bool]
+    exact: bool
+
+    def __post_init__(self) -> None:
+        self.done: list[list[Hypothesis]] = [[] for _ in self.real]
 
     def extend(self, chosen: Candidates, tracer: Tracer | None) -> Integers | None:
         """One token more. Ended hypotheses among the ``beam`` best are done; see `Beams.grow`."""
