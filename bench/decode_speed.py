@@ -4,10 +4,11 @@ Each engine has a process of its own; they take turns, so that all see the same 
 token ids come out: cutting text into tokens and joining them is left out for all. Scores are over |Y|^α
 everywhere, and each engine stops by its own rule. Three ways to batch: a sentence at a time, one after the
 other, which gives the latency; 32 at a time, in the order of the text; all of them sorted by length. Each
-engine gets what suits it best of what is tried: threads, batches under way at once (Hugging Face knows one),
-and the size of sorted batches. Where weights are trained, engines that lose more than 0.1 BLEU are left out
-of the ratios. Only ours asks the C library to keep freed memory, as its commands do; Hugging Face has no
-8-bit numbers on CPUs.
+engine gets what suits it best of what is tried: threads and batches under way at once (Hugging Face knows
+one), then the size of sorted batches. Processes and threads begin before the clock does, ours as well as
+CTranslate2's. Where weights are trained, engines that lose more than 0.1 BLEU are left out of the ratios.
+Only ours asks the C library to keep freed memory, as its commands do; Hugging Face has no 8-bit numbers on
+CPUs.
 
 make bench-decode
 """
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from abc import ABC, abstractmethod
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -50,7 +52,7 @@ from transduce.training.train import train
 
 ALPHA = 0.6
 EXTRA = 50  # tokens that a target may be longer than its source
-TRIED = (512, 1024, 2048, 4096, 8192)  # source tokens of a batch, padding included, where all are sorted
+TRIED = (1024, 512, 2048, 4096, 8192)  # source tokens of a batch, padding included, where all are sorted
 BEAMS = {"greedy": 1, "beam 4": 4}
 BATCHINGS = {"1": "a sentence at a time", "32": "32 at a time", "sorted": "sorted by length"}
 LOSS = 0.1  # BLEU that counts as equal
@@ -189,25 +191,29 @@ class Transduce(Engine):
         keep_memory()  # as `transduce translate` does
         self.exact = not precision.endswith(FIRST)
         self.model = artifact.load(folder, precision=cast("Precision", precision.removesuffix(FIRST)))
+        self.open = ExitStack()  # until this process ends, as by a command that has a whole text
+        self.workers = self.open.enter_context(side_by_side(self.find))
 
     def decode(self, batches: list[list[Any]], limits: list[int], beam: int, way: Way) -> list[Any]:
-        def find(task: tuple[list[Tokens], int]) -> list[Tokens]:
-            sources, limit = task
-            found = beam_search(
-                self.model,
-                padded(sources, self.model.vocabulary.pad),
-                [limit] * len(sources),
-                beam=beam,
-                count=1,
-                penalty=plain_penalty(ALPHA if beam > 1 else 0.0),
-                exact=self.exact,
-            )
-            return [hypotheses[0].tokens for hypotheses in found]
-
         workers, threads = way
-        torch.set_num_threads(max(workers, threads))
-        with side_by_side(find, most=workers) as all_of:  # its processes begin and end within the time
-            return [one for found in all_of(list(zip(batches, limits, strict=True))) for one in found]
+        torch.set_num_threads(threads)
+        tasks = [(*task, beam) for task in zip(batches, limits, strict=True)]
+        found = self.workers(tasks) if workers > 1 else [self.find(task) for task in tasks]
+        return [target for targets in found for target in targets]
+
+    def find(self, task: tuple[list[Tokens], int, int]) -> list[Tokens]:
+        """A batch's best targets."""
+        sources, limit, beam = task
+        found = beam_search(
+            self.model,
+            padded(sources, self.model.vocabulary.pad),
+            [limit] * len(sources),
+            beam=beam,
+            count=1,
+            penalty=plain_penalty(ALPHA if beam > 1 else 0.0),
+            exact=self.exact,
+        )
+        return [hypotheses[0].tokens for hypotheses in found]
 
 
 def padded(sources: list[Tokens], pad: int) -> torch.Tensor:
@@ -425,14 +431,25 @@ def race(runners: dict[str, Runner], questions: dict[str, Question], rounds: int
 
 
 def best_way(runner: Runner, beam: int, batching: str, sentences: int, tried: tuple[int, ...]) -> Question:
-    """The fastest to decode all of them; warms up, too."""
-    found = {}
-    for tokens in tried if batching == "sorted" else (0,):
-        for way in runner.ways:
-            if way[0] == 1 or batching != "1":  # which is one after the other
-                question = Question(beam, batching, sentences, tokens, way)
-                found[question] = runner.ask(question).seconds
-    return min(found, key=lambda question: found[question])
+    """The fastest to decode all of them: first how to divide the work, then how much to a batch.
+
+    Warms up, too.
+    """
+    found: dict[Question, float] = {}
+
+    def best() -> Question:
+        return min(found, key=lambda question: found[question])
+
+    first, *others = tried if batching == "sorted" else (0,)
+    for way in runner.ways:
+        if way[0] == 1 or batching != "1":  # which is one after the other
+            question = Question(beam, batching, sentences, first, way)
+            found[question] = min(runner.ask(question).seconds for _ in range(2))
+    chosen = best().way
+    for tokens in others:
+        question = Question(beam, batching, sentences, tokens, chosen)
+        found[question] = runner.ask(question).seconds
+    return best()
 
 
 class Section:

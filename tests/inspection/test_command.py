@@ -75,6 +75,12 @@ def test_a_recurrent_network(folder, attention):
         ),
         (["hello", "--json", "x"], "--json goes with --corpus, not with a sentence; leave it out"),
         (["hello", "--layer", "1"], "--layer is for the picture; add --png FILE"),
+        (["the fox", "--out", "none/x.html"], "there is no folder none; make it, or choose another place"),
+        (["the fox", "--png", "model"], "model is a folder; name a file in it"),
+        (
+            ["--corpus", "en", "de", "--json", "none/x.json"],
+            "there is no folder none; make it, or choose another place",
+        ),
         (["the fox", "--out", "en"], "en is there already, and is no page; choose another file"),
         (
             ["the fox", "--out", "x.html", "--png", "x.html"],

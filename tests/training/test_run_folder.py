@@ -40,6 +40,22 @@ def test_a_refused_command_changes_nothing(tmp_path, files):
     assert (tmp_path / "run" / "run.toml").read_text() == before
 
 
+@pytest.mark.parametrize(("there", "written"), [(False, False), (True, False), (False, True)])
+def test_an_error_before_anything_is_written_leaves_no_new_folder(tmp_path, there, written):
+    folder = tmp_path / "run"
+    if there:
+        folder.mkdir()
+
+    def prepare():
+        if written:
+            (folder / "tokenizer.json").touch()
+        raise KeyError
+
+    with pytest.raises(KeyError), alone_in(folder):
+        prepare()
+    assert folder.exists() == (there or written)
+
+
 def test_a_finished_run_without_checkpoints_is_not_begun_anew(tmp_path, files):
     config = RunConfig(model=small_config(), training=QUICK)
     transduce.train(tmp_path / "run", config=config, console=Console(quiet=True), **files)

@@ -15,7 +15,7 @@ def train(
     text: t.Text = None,
     valid: t.Valid = None,
     config: o.Config = None,
-    preset: t.Preset = None,
+    preset: t.BertPreset = None,
     start: t.Start = None,
     steps: o.Steps = None,
     epochs: o.Epochs = None,

@@ -12,7 +12,8 @@ Labelled = Annotated[
     Option("--pairs", metavar="FILE", help="Lines of text, tab, class; or text, tab, text, tab, class."),
 ]
 Out = Annotated[Path, Option(metavar="DIR", help="The run folder.")]
-Preset = Annotated[str | None, Option(metavar="NAME", help="gpt-small, gpt, bert-small or bert.")]
+GptPreset = Annotated[str | None, Option("--preset", metavar="NAME", help="gpt-small or gpt.")]
+BertPreset = Annotated[str | None, Option("--preset", metavar="NAME", help="bert-small or bert.")]
 Start = Annotated[Path | None, Option("--from", metavar="MODEL", help="A model folder to go on from.")]
 Context = Annotated[int | None, Option("--max-length", min=8, help="Tokens that are read at a time.")]
 HoldOut = Annotated[float, Option(min=0.0001, max=0.5, help="Share to validate on, without --valid.")]

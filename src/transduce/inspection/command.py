@@ -10,7 +10,7 @@ from transduce.data.corpus import is_one_file
 from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError
 from transduce.inspection.capture import inspect as inspect_sentence
-from transduce.inspection.files import keep
+from transduce.inspection.files import keep, require_place
 from transduce.inspection.heat_map import write_heat_map
 from transduce.inspection.report import heads_of, print_heads, write_json
 from transduce.models.transformer import Transformer
@@ -39,6 +39,7 @@ def inspect(
         _refuse(of_sentence, "goes with a sentence, not with --corpus")
         if json and any(is_one_file(json, path) for path in corpus):
             raise ConfigError(f"{json} is both what is read and what is written", "choose another --json")
+        require_place(json)
         yield from _inspect_heads(model, *corpus, limit or 200, json)
         return
     if sentence is None:

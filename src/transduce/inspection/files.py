@@ -1,5 +1,6 @@
 """Where an inspection is written: over pages and pictures alone, and never over what it reads."""
 
+import os
 from pathlib import Path
 
 from transduce.data.corpus import is_one_file
@@ -8,8 +9,21 @@ from transduce.errors import ConfigError, TransduceError
 _BEGINS = {"page": b"<!DOCTYPE html>", "picture": b"\x89PNG"}
 
 
+def require_place(path: Path | None) -> None:
+    """Refuse before the work what could not be written after it."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder", "name a file in it")
+    if not path.parent.is_dir():
+        raise ConfigError(f"there is no folder {path.parent}", "make it, or choose another place")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(f"{path} may not be written", "choose another place")
+
+
 def keep(path: Path | None, kind: str, *read: Path) -> None:
     """Refuse what is there already and is no ``page`` or ``picture``, and what is ``read``."""
+    require_place(path)
     if path is None or not path.is_file():
         return
     if any(is_one_file(path, other) for other in read):

@@ -11,12 +11,16 @@ LOCK = ".lock"
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """While this lasts, no other process of this machine may train there; a killed one leaves no trace."""
+    """While this lasts, no other process of this machine may train there; a killed one leaves no trace.
+
+    If it ends with an error and nothing was written, a folder that was not there before is gone again.
+    """
     try:
         import fcntl
     except ImportError:  # Windows has no such lock
         yield
         return
+    new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("w")
@@ -31,4 +35,10 @@ def alone_in(folder: Path) -> Iterator[None]:
             ) from None
         except OSError:  # some network file systems have no locks
             pass
-        yield
+        try:
+            yield
+        except BaseException:
+            if new and [path.name for path in folder.iterdir()] == [LOCK]:
+                (folder / LOCK).unlink()
+                folder.rmdir()
+            raise
