@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
 
 from builders import small_gpt
-from transduce.data.tokenizer import Tokenizer, train_side
+from transduce.data.tokenizer import Side, Tokenizer, train_side
 from transduce.decoding.generator import TextGenerator
 from transduce.decoding.settings import SearchSettings
 from transduce.errors import DataError
@@ -12,9 +14,19 @@ from transduce.errors import DataError
 LENGTH = 24
 
 
-@pytest.fixture
-def generator():
-    side = train_side([], kind="byte", size=0)
+def one_special_token():
+    """As GPT-2 has it: what begins a line ends it, too."""
+    names = ["<|endoftext|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    backend = Backend(models.BPE({name: number for number, name in enumerate(names)}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens(names[:1])
+    return Side(backend)
+
+
+@pytest.fixture(params=["two", "one"])
+def generator(request):
+    side = train_side([], kind="byte", size=0) if request.param == "two" else one_special_token()
     tokenizer = Tokenizer(side, side)
     model = small_gpt(vocabulary=tokenizer.vocabulary, max_length=LENGTH)
     return TextGenerator(model, tokenizer, SearchSettings(beam=1, sample=True, max_length=5, seed=3))
@@ -32,7 +44,7 @@ def test_a_line_sees_those_before_it_in_half_of_the_context(generator):
         first = len(read) - len(found.ids) - 1
         wanted = [float(likely[first + number, token]) for number, token in enumerate(found.ids)]
         assert found.log_probabilities[: len(wanted)] == pytest.approx(wanted, abs=1e-4)
-        told += [*begin, *found.ids, special.eos]
+        told += [*begin, *found.ids, *([special.eos] if special.eos != special.bos else [])]
         begin = [special.bos]
     assert forgotten
 
@@ -40,3 +52,8 @@ def test_a_line_sees_those_before_it_in_half_of_the_context(generator):
 def test_a_prompt_that_is_not_utf_8(generator):
     with pytest.raises(DataError, match="the prompt is not UTF-8; give it as UTF-8"):
         next(generator.generate("cat \udcff"))
+
+
+def test_ready_made_byte_level_tokenizers_take_text_as_it_is():
+    side = one_special_token()
+    assert side.decode(side.encode(["  cafe\u0301 "])[0]) == "  cafe\u0301 "

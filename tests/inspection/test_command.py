@@ -17,6 +17,7 @@ def folder(tmp_path, monkeypatch):
     model, tokenizer = model_for(ENGLISH, GERMAN)
     transduce.save(model, tmp_path / "model", tokenizer)
     (tmp_path / "en").write_text(f"{ENGLISH}\nthe fox\n", encoding="utf-8")
+    (tmp_path / "notes").write_text("to be kept")
     (tmp_path / "de").write_text(f"{GERMAN}\nder Fuchs\n", encoding="utf-8")
     return tmp_path
 
@@ -43,7 +44,9 @@ def test_a_page_and_a_picture_of_a_given_target(folder, capsys):
 def test_heads(folder, capsys):
     run("model", "--corpus", "en", "de", "--json", "heads.json", "--limit", "1")
     assert "1 sentences" in capsys.readouterr().out
-    assert len(json.loads((folder / "heads.json").read_text())["heads"]) == 24
+    heads = json.loads((folder / "heads.json").read_text())["heads"]
+    assert len(heads) == 24
+    assert {head["loss_error"] for head in heads} == {None}  # one sentence tells nothing of chance
 
 
 @pytest.mark.parametrize("attention", ["additive", "multiplicative", "none"])
@@ -89,7 +92,15 @@ def test_a_recurrent_network(folder, attention):
         (["the fox", "--png", "de"], "de is there already, and is no picture; choose another file"),
         (
             ["--corpus", "en", "de", "--json", "de"],
-            "de is both what is read and what is written; choose another --json",
+            "de is both what is read and what is written; choose another file",
+        ),
+        (
+            ["--corpus", "en", "de", "--json", "model/config.json"],
+            "model/config.json is both what is read and what is written; choose another file",
+        ),
+        (
+            ["--corpus", "en", "de", "--json", "notes"],
+            "notes is there already, and is no JSON; choose another file",
         ),
         (["the fox", "--png", "x.png", "--layer", "9"], "there is no layer 9; choose one of 1 to 2"),
     ],

@@ -47,6 +47,7 @@ def test_pages_and_pictures_are_written_over(folder):
         ({"png": "cat.png"}, r"cat.png is both what is read and what is written; choose another file$"),
         ({"png": "link.png"}, r"link.png is both what is read and what is written"),
         ({"out": "cat.png"}, r"cat.png is both what is read and what is written"),
+        ({"png": "x", "out": "x"}, r"both the page and the picture would be .*x; choose another --png$"),
         ({"png": "notes.txt"}, r"notes.txt is there already, and is no picture; choose another file$"),
         ({"out": "notes.txt"}, r"notes.txt is there already, and is no page; choose another file$"),
     ],

@@ -73,6 +73,22 @@ def test_classification(tmp_path):
     torch.testing.assert_close(ours, wanted, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["BertModel", "BertForPreTraining"])
+def test_names_as_they_were_first_published(kind, tmp_path):
+    twin = theirs(kind)
+    twin.save_pretrained(tmp_path)
+    new = load_bert(tmp_path)
+    state = load_file(tmp_path / "model.safetensors")
+    names = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    for today, then in names.items():
+        state = {name.replace(today, then): tensor for name, tensor in state.items()}
+    assert sum("gamma" in name for name in state) >= 7
+    save_file(state, tmp_path / "model.safetensors", {"format": "pt"})
+    old = load_bert(tmp_path)
+    for name, parameter in new.named_parameters():
+        assert torch.equal(parameter, old.get_parameter(name)), name
+
+
 @pytest.mark.parametrize(
     "kind", ["BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification"]
 )

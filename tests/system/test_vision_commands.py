@@ -168,7 +168,7 @@ def test_mistakes_of_the_others(photos, trained, tmp_path, refuse):
     refuse("did you mean", "classify", trained, image)
     refuse("x.png does not exist", "classify", trained / "final", tmp_path / "x.png")
     refuse("there is no class 'photo", "evaluate", trained / "final", "--images", _others(tmp_path))
-    refuse("cannot write", "inspect", trained / "final", image, "--png", tmp_path / "no" / "a.png")
+    refuse("there is no folder", "inspect", trained / "final", image, "--png", tmp_path / "no" / "a.png")
     (tmp_path / "bad.jpg").write_bytes(b"\xff\xd8\xff")
     refuse("bad.jpg cannot be read as an image", "inspect", trained / "final", tmp_path / "bad.jpg")
     done = transduce("translate", trained / "final")

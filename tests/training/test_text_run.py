@@ -127,6 +127,22 @@ def test_masks_are_filled_and_classes_told(text, tmp_path, quiet):
     assert all(sum(chances.values()) == pytest.approx(1) for chances in told)
 
 
+def test_masked_text_goes_on_from_a_model_of_classes(text, tmp_path, quiet):
+    training = {"steps": 3, "warmup": 1, "validate_every": 3}
+    assert prepared("mlm", tmp_path / "first", text, quiet, **training).train()
+    old = artifact.load_bert(tmp_path / "first" / "final")
+    config = old.config.model_copy(update={"masked_head": False, "pooler": True, "classes": ["a", "b"]})
+    classes = build(config, old.vocabulary, seed=5)
+    artifact.save(classes, tmp_path / "classes", artifact.load_tokenizer(tmp_path / "first" / "final"))
+    run = MaskedTextRun(tmp_path / "second", quiet)
+    run.prepare(TextInputs([text], [text], packed=False), Wishes(start=tmp_path / "classes", steps=2))
+    heads = run.read_config().model
+    assert (heads.masked_head, heads.pooler, heads.classes) == (True, False, [])
+    start = artifact.load_bert(tmp_path / "second" / "start")
+    assert torch.equal(start.output.weight, classes.output.weight)
+    assert run.train()
+
+
 def test_special_tokens_in_the_text_are_text(text, tmp_path, quiet):
     text.write_text("the [SEP] cat [MASK] sat[PAD]\n" * 20)
     run = prepared("mlm", tmp_path / "run", text, quiet, steps=2, warmup=1)

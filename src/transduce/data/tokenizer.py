@@ -49,8 +49,12 @@ class Side:
 
     def __init__(self, backend: Backend, *, plain: bool = False) -> None:
         self.backend = backend
-        # Ready-made tokenizers normalise by their own rules; ours leave it to `normalize`.
-        self.ours = backend.normalizer is None
+        # Ready-made tokenizers normalise by their own rules, or not at all; ours leave it to `normalize`.
+        self.ours = (
+            backend.normalizer is None
+            and backend.post_processor is None
+            and [backend.id_to_token(token) for token in range(len(SPECIAL))] == list(SPECIAL)
+        )
         # In text of ours, special tokens are ordinary characters; ready-made ones mean their [MASK].
         backend.encode_special_tokens = self.ours or plain
         backend.no_padding()
@@ -94,12 +98,12 @@ class Side:
 
     def encode_slowly(self, texts: Sequence[str]) -> list[list[int]]:
         """The same, by the library alone: the oracle of `encode`."""
-        return self._encode_normalized(self._normalized(texts)).tolist()
+        return self._encode_normalized(self.normalized(texts)).tolist()
 
     def rows(self, texts: Sequence[str]) -> Rows:
         """Ids of each text, in arrays."""
         encode = self._words.encode if self._words else self._encode_normalized
-        return encode(self._normalized(texts))
+        return encode(self.normalized(texts))
 
     def _begins_word(self) -> npt.NDArray[np.bool_]:
         """Of each id, whether it stands for a space and perhaps more."""
@@ -107,7 +111,8 @@ class Side:
         begins[[token for name, token in self.backend.get_vocab().items() if name.startswith(_SPACE)]] = True
         return begins
 
-    def _normalized(self, texts: Sequence[str]) -> list[str]:
+    def normalized(self, texts: Sequence[str]) -> list[str]:
+        """The texts as they are before a tokenizer's own rules."""
         return [normalize(text) for text in texts] if self.ours else list(texts)
 
     def _encode_normalized(self, texts: list[str]) -> Rows:

@@ -82,11 +82,9 @@ class TextGenerator:
                     "the rules leave nothing to say", "loosen --no-repeat-ngram or --min-length"
                 )
             yield [self._read(begin, one) for one in found]
-            line = [*begin, *found[0].tokens, special.eos]
-            # Where one token both begins and ends a line, it stands once between two.
-            told += line[1:] if told and special.bos == special.eos else line
-            if special.bos == special.eos:
-                told.pop()
+            told += [*begin, *found[0].tokens]
+            if special.bos != special.eos:  # else one token stands between two lines: it begins the next
+                told.append(special.eos)
             begin = [special.bos]
 
     def _encode(self, prompt: str) -> list[int]:

@@ -11,14 +11,12 @@ from transduce.decoding.streams import open_output, read_lines
 
 def embed_file(model: MaskedText, source: Path | None, target: Path | None, pooling: Pooling) -> None:
     """A vector for every line: a JSON list a line, or one array if the target's name ends in ``.npy``."""
-    vectors = model.embed(read_lines(source), pooling)
-    if target and target.suffix == ".npy":
-        rows = list(vectors)
-        width = model.model.config.d_model
-        with open_output(source, target) as file:
-            np.save(file, np.stack(rows) if rows else np.empty((0, width), np.float32), allow_pickle=False)
-        return
     with open_output(source, target) as out:
+        vectors = model.embed(read_lines(source), pooling)
+        if target and target.suffix == ".npy":
+            rows = list(vectors) or np.empty((0, model.model.config.d_model), np.float32)
+            np.save(out, np.stack(rows) if isinstance(rows, list) else rows, allow_pickle=False)
+            return
         for vector in vectors:
             out.write(f"{json.dumps([round(float(x), 6) for x in vector])}\n".encode())
 

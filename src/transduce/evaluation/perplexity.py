@@ -72,4 +72,5 @@ def measure(model: Gpt, tokenizer: Tokenizer, texts: list[str], *, packed: bool 
             F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         )
         tokens += int((labels != IGNORED).sum())
-    return Perplexity(nats, tokens, sum(len(text.strip().encode()) + 1 for text in texts))
+    read = tokenizer.target.normalized(texts)
+    return Perplexity(nats, tokens, sum(len(text.encode()) + 1 for text in read))

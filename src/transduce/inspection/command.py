@@ -6,11 +6,10 @@ from pathlib import Path
 from rich.console import Console
 
 from transduce import artifact
-from transduce.data.corpus import is_one_file
 from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError
 from transduce.inspection.capture import inspect as inspect_sentence
-from transduce.inspection.files import keep, require_place
+from transduce.inspection.files import keep, keep_apart
 from transduce.inspection.heat_map import write_heat_map
 from transduce.inspection.report import heads_of, print_heads, write_json
 from transduce.models.transformer import Transformer
@@ -37,9 +36,7 @@ def inspect(
         raise ConfigError("both a sentence and --corpus were given", "give one of them")
     if corpus:
         _refuse(of_sentence, "goes with a sentence, not with --corpus")
-        if json and any(is_one_file(json, path) for path in corpus):
-            raise ConfigError(f"{json} is both what is read and what is written", "choose another --json")
-        require_place(json)
+        keep(json, "JSON", *corpus)
         yield from _inspect_heads(model, *corpus, limit or 200, json)
         return
     if sentence is None:
@@ -48,8 +45,7 @@ def inspect(
     if layer is not None and png is None:
         raise ConfigError("--layer is for the picture", "add --png FILE")
     page = out or (None if png else PAGE)
-    if page and png and page.resolve() == png.resolve():
-        raise ConfigError(f"both the page and the picture would be {png}", "choose another --png")
+    keep_apart(page, png)
     keep(page, "page")
     keep(png, "picture")
     found = inspect_sentence(Translator.load(model, beam=beam or 4), sentence, target)

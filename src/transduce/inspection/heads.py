@@ -1,5 +1,6 @@
 """What every head does over a corpus, and what the model loses without it."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class Head:
     first: float  # on the first position
     end: float | None  # on </s>, where that can be seen
     loss_change: float  # without this head, in nats a token
-    loss_error: float  # standard error of that, over sentences
+    loss_error: float | None  # standard error of that, over sentences; one alone tells nothing of it
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def _head(place: Place, sums: Tensor, changes: Tensor, tokens: Tensor) -> Head:
     within = place.attention != "encoder_decoder"
     change = float(changes.sum() / tokens.sum())
     # Of a ratio of sums: sentences are drawn, and bring their tokens with them.
-    error = float((changes - change * tokens).square().sum().sqrt() / tokens.sum())
+    spread, count = float((changes - change * tokens).square().sum().sqrt() / tokens.sum()), len(tokens)
     return Head(
         attention=place.attention,
         layer=place.layer + 1,
@@ -202,5 +203,5 @@ def _head(place: Place, sums: Tensor, changes: Tensor, tokens: Tensor) -> Head:
         first=mean["first"],
         end=None if place.attention == "decoder" else mean["end"],
         loss_change=change,
-        loss_error=error,
+        loss_error=spread * math.sqrt(count / (count - 1)) if count > 1 else None,
     )

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from transduce import artifact
 from transduce.data.image_files import read_for_model
 from transduce.errors import require_matplotlib
-from transduce.inspection.files import keep, write
+from transduce.inspection.files import keep, keep_apart, write
 from transduce.inspection.heat_map import drawing
 from transduce.inspection.image_attention import ImageAttention, inspect_image
 from transduce.inspection.image_page import page
@@ -28,6 +28,7 @@ def inspect_file(model: Path, image: Path, png: Path | None, out: Path | None) -
     """Gives each file as soon as it is written."""
     require_matplotlib("attention maps")
     picture = png or (None if out else PICTURE)
+    keep_apart(out, picture)
     keep(out, "page", image)
     keep(picture, "picture", image)
     vit = artifact.load_vit(model)

@@ -116,14 +116,14 @@ def write_json(report: HeadReport, path: Path) -> None:
 
 def _cells(head: Head) -> list[Text]:
     # Beyond twice its error a change is more than chance.
-    sure = abs(head.loss_change) > 2 * head.loss_error
+    sure = head.loss_error is not None and abs(head.loss_change) > 2 * head.loss_error
     shares = (head.diagonal, head.previous, head.next, head.first, head.end)
     return [
         Text(NAMES[head.attention]),
         Text(str(head.layer)),
         Text(str(head.head)),
         Text(f"{head.loss_change:+.4f}", style="bold" if sure and head.loss_change > 0 else ""),
-        Text(f"{head.loss_error:.4f}", style="dim"),
+        Text("" if head.loss_error is None else f"{head.loss_error:.4f}", style="dim"),
         Text(f"{head.entropy:.2f}"),
         Text("–" if head.distance is None else f"{head.distance:.1f}"),
         *(Text("–" if share is None else f"{100 * share:.0f}") for share in shares),

@@ -46,6 +46,7 @@ _BIAS = f"{_HEAD}bias"
 _COPIES = {f"{_HEAD}decoder.weight": _TOKENS, f"{_HEAD}decoder.bias": _BIAS}
 _NEXT, _CLASSIFIER = "cls.seq_relationship.", "classifier."
 _COMPUTED = f"{_BODY}embeddings.position_ids"  # which older files hold
+_OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # as first published
 
 
 def load_bert(folder: str | Path) -> Bert:
@@ -54,7 +55,7 @@ def load_bert(folder: str | Path) -> Bert:
     Which tokens are [CLS] and [SEP], the tokenizer beside them tells.
     """
     fields, state = read_saved(folder, "bert")
-    state = _with_prefix(state)
+    state = _named(state)
     model = build(our_config(fields, state), our_vocabulary(fields, folder))
     import_bert(model, state)
     return model.eval()
@@ -150,7 +151,7 @@ def import_bert(model: Bert, state: Mapping[str, Tensor]) -> None:
 
     ``state`` is its state dict or what ``save_pretrained`` wrote.
     """
-    left = _with_prefix(state)
+    left = _named(state)
     left.pop(_COMPUTED, None)
     for copy, name in _COPIES.items():
         if copy in left and not torch.equal(left[copy], left.get(name, left[copy][:0])):
@@ -159,13 +160,15 @@ def import_bert(model: Bert, state: Mapping[str, Tensor]) -> None:
     import_rows(model, _table(model.config, _classifier(model.config, left)), left)
 
 
-def _with_prefix(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """As if all were part of a larger model: a plain ``BertModel`` is the body alone."""
-    heads = ("cls.", _CLASSIFIER)
-    return {
-        name if name.startswith((_BODY, *heads)) else f"{_BODY}{name}": tensor
-        for name, tensor in state.items()
-    }
+def _named(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Under the names of today, as if all were part of a larger model: a ``BertModel`` is the body alone."""
+    return {_name(name): tensor for name, tensor in state.items()}
+
+
+def _name(name: str) -> str:
+    for old, new in _OLD.items():
+        name = name.replace(old, new)
+    return name if name.startswith((_BODY, "cls.", _CLASSIFIER)) else f"{_BODY}{name}"
 
 
 def _classifier(config: BertConfig, state: Mapping[str, Tensor]) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,20 @@ from transduce.config import (
     TransformerConfig,
     check_family,
     preset,
+    read_toml,
 )
 from transduce.data.prepared import Pairs
 from transduce.errors import ConfigError
 from transduce.training.objective import Objective
 
 FEW_PAIRS = 300_000  # up to here a small model learns as much as a large one, sooner
+
+
+def config_of(config: RunConfig | str | PathLike[str] | None) -> RunConfig | None:
+    """A run's configuration, or the file that holds it."""
+    if config is None or isinstance(config, RunConfig):
+        return config
+    return read_toml(Path(config).expanduser())
 
 
 @dataclass(frozen=True)

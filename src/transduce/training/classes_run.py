@@ -6,9 +6,6 @@ Where a class belongs to two texts, they stand before it with a tab between them
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import torch
-
-from transduce import artifact
 from transduce.config import BertConfig, GptConfig, RunConfig
 from transduce.data.clean import usable
 from transduce.data.corpus import Tsv
@@ -17,17 +14,15 @@ from transduce.data.prepared import Pairs, PairWriter, Sequences
 from transduce.data.text_pairs import encode_lines
 from transduce.data.tokenizer import Side, Tokenizer
 from transduce.errors import ConfigError, DataError
-from transduce.models.bert import Bert
-from transduce.models.build import build
 from transduce.training.choices import Wishes
 from transduce.training.text_objectives import TextClasses
-from transduce.training.text_run import TextInputs, TextRun
+from transduce.training.text_run import BertRun, TextInputs
 
 
-class ClassesRun(TextRun):
+class ClassesRun(BertRun):
     """A BERT with a new head, on top of one that knows the language."""
 
-    command, family = "mlm finetune", "bert"
+    command = "mlm finetune"
 
     def wished_model(self, wishes: Wishes, inputs: TextInputs, tokens: int) -> BertConfig:
         """The model to start from, with a pooler and these classes instead of its head for masked tokens."""
@@ -40,19 +35,6 @@ class ClassesRun(TextRun):
                 f"{' and '.join(map(str, inputs.train))} has {len(classes)} class", "two are needed"
             )
         return model.model_copy(update={"masked_head": False, "pooler": True, "classes": classes})
-
-    def starting_model(self, start: Path, config: RunConfig) -> Bert:
-        """All that the old model has and the new one needs; the rest is drawn from the seed."""
-        old = artifact.load_bert(start).float()
-        if not isinstance(config.model, BertConfig):
-            raise TypeError(f"classes are told by a bert, not a {config.model.family}")
-        new = build(config.model, old.vocabulary, seed=config.training.seed)
-        known = dict(old.named_parameters())
-        with torch.no_grad():
-            for name, parameter in new.named_parameters():
-                if name in known and known[name].shape == parameter.shape:
-                    parameter.copy_(known[name])
-        return new
 
     def train_tokenizer(self, inputs: TextInputs) -> Side:
         """See `TextRun`."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from transduce import artifact
 from transduce.config import BertConfig, GptConfig, RunConfig, write_toml
 from transduce.data import tokenizer as tokenizers
@@ -183,10 +185,32 @@ class LanguageModelRun(TextRun):
         return LanguageModel(self.texts(part), config.training)
 
 
-class MaskedTextRun(TextRun):
+class BertRun(TextRun):
+    """A BERT with the heads that its task needs, whatever it starts from."""
+
+    family = "bert"
+
+    def starting_model(self, start: Path, config: RunConfig) -> Model:
+        """All that the old model has and the new one needs; the rest is drawn from the seed."""
+        old = artifact.load_bert(start).float()
+        new = build(config.model, old.vocabulary, seed=config.training.seed)
+        known = dict(old.named_parameters())
+        with torch.no_grad():
+            for name, parameter in new.named_parameters():
+                if name in known and known[name].shape == parameter.shape:
+                    parameter.copy_(known[name])
+        return new
+
+
+class MaskedTextRun(BertRun):
     """A BERT that learns to guess what was masked."""
 
-    command, family = "mlm train", "bert"
+    command = "mlm train"
+
+    def wished_model(self, wishes: Wishes, inputs: TextInputs, tokens: int) -> GptConfig | BertConfig:
+        """A model with a head for masked tokens and no other."""
+        model = super().wished_model(wishes, inputs, tokens)
+        return model.model_copy(update={"masked_head": True, "pooler": False, "classes": []})
 
     def train_tokenizer(self, inputs: TextInputs) -> Side:
         """See `TextRun`."""

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias, cast, get_args
 
 from rich.console import Console
 
-from transduce.config import RunConfig, read_toml
+from transduce.config import RunConfig
 from transduce.data.corpus import Corpus
 from transduce.data.tokenizer import Kind
 from transduce.errors import ConfigError, DataError
-from transduce.training.choices import Wishes
+from transduce.training.choices import Wishes, config_of
 from transduce.training.distributed import joined
 from transduce.training.plan import Plan, make_plan
 from transduce.training.run import MAX_LENGTH, Inputs, Run
@@ -76,11 +76,8 @@ class Options:
 
     def wishes(self) -> Wishes:
         """The model, and how long it is trained."""
-        config = self.config
         return Wishes(
-            config=config
-            if config is None or isinstance(config, RunConfig)
-            else read_toml(Path(config).expanduser()),
+            config=config_of(self.config),
             preset=self.preset,
             family=self.family,
             start=None if self.start is None else Path(self.start).expanduser(),

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from transduce.config import RunConfig, read_toml
+from transduce.config import RunConfig
 from transduce.errors import ConfigError, DataError
-from transduce.training.choices import Wishes
+from transduce.training.choices import Wishes, config_of
 from transduce.training.distributed import joined
 from transduce.training.image_run import ImageInputs, ImageRun
 
@@ -39,7 +39,7 @@ def train_images(
         return run.carry_out(
             lambda: run.prepare(
                 _inputs(images, valid, hold_out, size),
-                Wishes(config=_config(config), steps=steps, epochs=epochs, minutes=minutes),
+                Wishes(config=config_of(config), steps=steps, epochs=epochs, minutes=minutes),
             ),
             resume=resume,
             steps=steps,
@@ -65,9 +65,3 @@ def _inputs(
     if images is None:
         raise DataError("no images were given, and there is no run to go on with", "name them: --images PATH")
     return ImageInputs(Path(images), None if valid is None else Path(valid), hold_out, parse_size(size))
-
-
-def _config(config: RunConfig | str | Path | None) -> RunConfig | None:
-    if config is None or isinstance(config, RunConfig):
-        return config
-    return read_toml(Path(config).expanduser())

@@ -6,15 +6,16 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from transduce.config import RunConfig, read_toml
+from transduce.config import RunConfig
 from transduce.errors import DataError
-from transduce.training.choices import Wishes
+from transduce.training.choices import Wishes, config_of
 from transduce.training.classes_run import ClassesRun
 from transduce.training.distributed import joined
 from transduce.training.text_run import LanguageModelRun, MaskedTextRun, TextInputs, TextRun
 from transduce.training.train import File, Files, kind_or_file, paths_of
 
 What = Literal["lm", "mlm", "classes"]
+_HOLD_OUT: dict[What, float] = {"lm": 0.02, "mlm": 0.02, "classes": 0.1}
 RUNS: dict[What, type[TextRun]] = {"lm": LanguageModelRun, "mlm": MaskedTextRun, "classes": ClassesRun}
 
 
@@ -32,9 +33,9 @@ class TextOptions:
     minutes: float | None = None
     tokenizer: File | None = None  # bpe if not given, wordpiece for masked text
     vocabulary: int | None = None  # the most tokens; 8,000 if not given
-    packed: bool = True
+    packed: bool | None = None  # lines end to end, as one text; if not given, only for ``lm``
     max_length: int | None = None
-    hold_out: float = 0.02
+    hold_out: float | None = None  # 0.02 if not given, 0.1 for classes
     cased: bool = False
 
     def inputs(self, what: What) -> TextInputs:
@@ -53,17 +54,16 @@ class TextOptions:
                 cased=self.cased,
             ),
             vocabulary=TextInputs.vocabulary if self.vocabulary is None else self.vocabulary,
-            packed=self.packed,
+            packed=what == "lm" if self.packed is None else self.packed,
             max_length=self.max_length,
-            hold_out=self.hold_out,
+            hold_out=_HOLD_OUT[what] if self.hold_out is None else self.hold_out,
             cased=self.cased,
         )
 
     def wishes(self) -> Wishes:
         """The model, and how long it is trained."""
-        config = self.config
         return Wishes(
-            config=config if config is None or isinstance(config, RunConfig) else read_toml(Path(config)),
+            config=config_of(self.config),
             preset=self.preset,
             start=None if self.start is None else Path(self.start).expanduser(),
             steps=self.steps,
