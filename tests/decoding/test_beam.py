@@ -8,7 +8,9 @@ from toys import Toy, exhaustive
 
 from builders import random_tokens, small_model
 from transduce.decoding.beam import beam_search
+from transduce.decoding.constraints import Constraints
 from transduce.decoding.penalties import paper_penalty, plain_penalty
+from transduce.decoding.rules import min_length
 from transduce.errors import TransduceError
 from transduce.nn import kernels
 
@@ -106,6 +108,19 @@ def test_a_model_without_numbers_is_named(beam, by_kernel, monkeypatch):
     model.decoder.layers[0].feed_forward.inner.weight.data.fill_(1e38)
     with pytest.raises(TransduceError, match="no numbers for the next token; its weights are damaged"):
         beam_search(model, random_tokens(2, 5), [6, 6], beam=beam)
+    constraints = Constraints([[[7, 8]], []], model.vocabulary.eos)
+    with pytest.raises(TransduceError, match="no numbers for the next token; its weights are damaged"):
+        beam_search(model, random_tokens(2, 5), [6, 6], beam=beam + 1, choose=constraints)
+
+
+def test_where_nothing_can_be_said_nothing_more_is_computed():
+    def silence(scores, beams):
+        if beams.length >= 2:
+            scores.fill_(-torch.inf)
+
+    model = Counting(8, 1)
+    beam_search(model, torch.tensor([[3, 4, 5]]), [50], beam=3, rules=[silence, min_length(40, 2)])
+    assert model.steps == 3
 
 
 @settings(max_examples=40)

@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import Toy
 
+from builders import small_model
 from transduce.decoding.rules import min_length
 from transduce.decoding.sampling import Sampling, sample
+from transduce.errors import TransduceError
 
 SOURCE = torch.tensor([[3, 4, 5], [5, 4, 3]])
 
@@ -41,6 +43,13 @@ def test_scores_are_the_models_own():
 def test_the_seed_decides():
     assert draw(seed=1, count=8) == draw(seed=1, count=8)
     assert draw(seed=1, count=8) != draw(seed=2, count=8)
+
+
+def test_a_model_without_numbers_is_named():
+    model = small_model()
+    model.decoder.layers[0].feed_forward.inner.weight.data.fill_(1e38)
+    with pytest.raises(TransduceError, match="no numbers for the next token"):
+        draw(model=model)
 
 
 def test_cold_draws_are_greedy():

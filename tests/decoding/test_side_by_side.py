@@ -91,3 +91,34 @@ def test_a_process_that_is_ended_from_outside_is_said_in_one_line(threads):
 
     with side_by_side(work) as all_of, pytest.raises(TransduceError, match=r"ended from outside.*OMP_NUM_TH"):
         all_of([0, 1, 2])
+
+
+@pytest.mark.parametrize("threads", [2], indirect=True)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_they_end_with_the_first_process_however_that_ends(threads, number):
+    read, write = os.pipe()
+    first = os.fork()
+    if first == 0:
+        os.close(read)
+        with side_by_side(lambda _: time.sleep(0.05)) as all_of:
+            all_of([0, 1])  # both have begun
+            os.kill(os.getpid(), number)
+            time.sleep(60)
+        os._exit(1)
+    os.close(write)
+    assert os.waitpid(first, 0)[1] == number
+    assert os.read(read, 1) == b""  # when nobody is left who could write
+    os.close(read)
+
+
+@pytest.mark.parametrize("threads", [2], indirect=True)
+def test_after_an_error_nothing_more_is_begun(threads, tmp_path):
+    def work(task):
+        if task == 0:
+            raise DataError("line 0 is broken", "mend it")
+        time.sleep(0.05)
+        (tmp_path / str(task)).touch()
+
+    with pytest.raises(DataError), side_by_side(work) as all_of:
+        all_of(range(100))
+    assert len(list(tmp_path.iterdir())) < 50

@@ -63,6 +63,25 @@ def test_batches_side_by_side_change_nothing(monkeypatch, sample):
             assert each.score == pytest.approx(twin.score, abs=1e-5)
 
 
+def test_the_wider_the_beam_the_fewer_sentences_in_a_batch(monkeypatch):
+    monkeypatch.setattr(module, "TARGETS", 12)
+    sizes, find = [], Translator._find
+    monkeypatch.setattr(
+        Translator, "_find", lambda self, pieces: sizes.append(len(pieces)) or find(self, pieces)
+    )
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    for options in ({"beam": 1}, {"beam": 5}, {"beam": 20}, {"glossary": Glossary(always=("dog",))}):
+        assert len(list(translator(**options).translate(["fox"] * 30))) == 30
+    assert sizes == [6, 12, 12, *[2] * 15, *[1] * 30, *[2] * 15]
+
+
+def test_what_is_not_utf_8_is_named():
+    with pytest.raises(DataError, match="the prefix is not UTF-8"):
+        translator(prefix="caf\udcff")
+    with pytest.raises(DataError, match="a constraint is not UTF-8"):
+        translator(glossary=Glossary(always=("caf\udcff",)))
+
+
 def test_candidates_come_best_first_with_what_they_are_made_of():
     (found,) = translator(nbest=3).translate(["the fox"])
     scores = [one.score for one in found.candidates]
@@ -85,6 +104,7 @@ def test_a_line_that_the_model_cannot_read_is_cut_and_said():
     (cut,) = translator(model=model, warn=said.append, too_long="cut").translate(["the quick brown fox"])
     assert "was cut to the first of its pieces" in said[1]
     assert found.text.startswith(cut.text)
+    assert (cut.source, cut.read, found.read) == ("the quick brown fox", "the", None)
     list(translator(model=model, warn=said.append).translate(["the quick brown fox"] * 3))
     assert "was translated in 4 pieces, as were 2 after it that are too long" in said[2]
     assert len(said) == 3

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from builders import TOKENS, random_tokens, small_model
 from transduce.models.precision import in_precision
 from transduce.nn import kernels
+from transduce.nn import packed_step as ps
 from transduce.nn.packed_step import PackedStep
 
 pytestmark = pytest.mark.skipif(
@@ -185,8 +186,21 @@ def test_steps_by_turns_see_what_the_others_have_read():
 
 def test_what_is_too_long_goes_layer_by_layer(monkeypatch):
     model = rounded()
-    sources = random_tokens(2, 6)
-    expected = steps(model, sources, [None] * 6)
-    monkeypatch.setattr("transduce.nn.packed_step.LONGEST", 4)
-    monkeypatch.setattr("transduce.nn.packed_step.PackedStep.__call__", lambda *_: pytest.fail("too long"))
-    assert_close(steps(model, sources, [None] * 6), expected)
+    fast = ps.PackedStep.__call__
+    calls = []
+    for length, by_kernel in ((6, 0), (3, 4)):  # of the sources; and how many steps can be
+        sources = random_tokens(2, length)
+        expected = steps(model, sources, [None] * 6)
+        calls.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(ps, "LONGEST", 4)
+            patch.setattr(ps.PackedStep, "__call__", lambda *given: calls.append(1) or fast(*given))
+            assert_close(steps(model, sources, [None] * 6), expected)
+        assert len(calls) == by_kernel
+
+
+def test_what_is_no_number_stays_none():
+    model = small_model(d_model=32, d_ff=48, heads=2)
+    model.decoder.layers[0].feed_forward.inner.bias.data[5] = torch.nan
+    (logits,) = steps(in_precision(model, "int8"), random_tokens(2, 5), [None])
+    assert logits.isnan().all()

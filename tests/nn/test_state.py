@@ -26,6 +26,9 @@ def test_a_cache_is_concatenation_and_indexing(actions, capacity, batch):
             rows = torch.tensor(what) % len(keys)
             keys, values = keys[rows], values[rows]
             cache.select(rows)
+            held = cache.filled()
+            assert torch.equal(held.key, keys)
+            assert torch.equal(held.value, values)
         assert cache.length == keys.size(2)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import time
@@ -74,6 +75,47 @@ def test_a_stream_is_translated_as_it_comes(folder):
         process.stdin.close()
         assert process.wait() == 0
     assert said == drawn
+
+
+SHORT = ["--beam", "1", "--extra-length", "0", "--max-length", "3"]
+TWO = {**os.environ, "OMP_NUM_THREADS": "2"}
+
+
+def test_a_stream_of_several_batches_that_stays_open(folder):
+    """Processes begin while another thread waits for lines."""
+    command = [*COMMAND, "translate", str(folder / "model"), *SHORT]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=TWO
+    ) as process:
+        process.stdin.write("the quick brown fox\n" * 500)
+        process.stdin.flush()
+        said = [process.stdout.readline() for _ in range(500)]
+        process.stdin.close()
+        assert process.wait() == 0
+    assert len(set(said)) == 1
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+def test_ended_while_it_waits_for_lines(folder, number, code):
+    command = [*COMMAND, "translate", str(folder / "model"), *SHORT]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        process.stdin.write("the fox\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        process.send_signal(number)
+        assert process.wait(timeout=60) == code
+        assert process.stderr.read() == ("error: interrupted\n" if number == signal.SIGINT else "")
+
+
+def test_a_pipe_can_be_read_only_once(folder, tmp_path):
+    command = ["translate", str(folder / "model"), "--input", "/dev/stdin", "--output", str(tmp_path / "out")]
+    done = subprocess.run(
+        [*COMMAND, *command, *SHORT], input="the fox\nlazy\n", text=True, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len((tmp_path / "out").read_text().splitlines()) == 2
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, BinaryIO, NamedTuple
 
 from transduce.errors import DataError
 
@@ -225,9 +225,21 @@ def lines_of_input() -> Iterator[bytes]:
     """The lines of standard input, as `lines_of` gives those of a file, each as it comes."""
     if sys.stdin is None:  # as `<&-` leaves it
         raise DataError("standard input is closed", "name a file, or leave it open")
-    for number, line in enumerate(sys.stdin.buffer):
+    for number, line in enumerate(_own_input()):
         text = line if number else _first(line, "standard input")
         yield text.rstrip(b"\r\n") if text.endswith(b"\n") else text
+
+
+def _own_input() -> BinaryIO:
+    """Standard input, through a file object that is nobody else's.
+
+    Whoever waits for a line holds the object's lock. Python takes that of its own one when it ends, and so
+    does every process that is forked from it.
+    """
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except OSError:  # something else stands in for it
+        return sys.stdin.buffer
 
 
 def require_utf8(text: str, what: str) -> None:

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from transduce.config import Vocabulary
-from transduce.decoding.candidates import Chooser, choose_best, choose_next
+from transduce.decoding.candidates import Chooser, choose_best, choose_next, no_numbers
 from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, Integers
 from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
 from transduce.decoding.rules import Rule, silent_tokens, unspeakable
 from transduce.decoding.trace import Trace, Tracer
-from transduce.errors import ConfigError, TransduceError
+from transduce.errors import ConfigError
 from transduce.models.protocol import SequenceModel
 from transduce.nn.kernels import can_choose
 
@@ -81,10 +81,7 @@ def _choose(
             rule(scores, beams)
         chosen = choose(scores, beams, count)
     if np.isnan(chosen.sums).any():
-        raise TransduceError(
-            "the model finds no numbers for the next token",
-            "its weights are damaged, or too large for this precision",
-        )
+        raise no_numbers()
     return chosen
 
 
@@ -139,6 +136,8 @@ class _Search:
         done, most = self.done[sentence], self.max_lengths[sentence]
         if length >= most:
             self._cut_off(new, row)
+            return True
+        if highest == -torch.inf:  # nothing is left to say
             return True
         if len(done) < self.count:
             return False

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.decoding.hypotheses import Beams, Candidates
+from transduce.errors import TransduceError
 from transduce.nn import kernels
 
 BLOCK = 64  # tokens, or so
@@ -60,6 +61,14 @@ def _block_size(vocabulary: int) -> int:
     """A size near `BLOCK` into which the vocabulary divides, if any does: the scores need no copy then."""
     fitting = [size for size in range(BLOCK // 2, 2 * BLOCK + 1) if vocabulary % size == 0]
     return min(fitting, key=lambda size: abs(size - BLOCK), default=BLOCK)
+
+
+def no_numbers() -> TransduceError:
+    """What to say of a model whose logits are none."""
+    return TransduceError(
+        "the model finds no numbers for the next token",
+        "its weights are damaged, or too large for this precision",
+    )
 
 
 class ChooseDiverse:

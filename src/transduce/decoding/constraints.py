@@ -92,7 +92,7 @@ class Constraints:
         ]
         degrees: dict[int, list[tuple[float, int, int]]] = {}
         for total, beam, token in {*ways, *also}:
-            if total > -torch.inf:
+            if total != -torch.inf:  # what is no number must be seen
                 degree, _ = progress([*said[row][beam], token], phrases)
                 degrees.setdefault(degree, []).append((total, beam, token))
         queues = [sorted(degrees[degree], reverse=True) for degree in sorted(degrees, reverse=True)]

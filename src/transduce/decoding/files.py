@@ -35,7 +35,9 @@ def translate_file(
     """
     found = _translations(translator, source)
     if console and source and (target or not (sys.stdout and sys.stdout.isatty())):
-        found = with_bar(found, "translating", sum(1 for _ in lines_of(source)), console)
+        # What is no file, but a pipe, can be read only once.
+        total = sum(1 for _ in lines_of(source)) if source.is_file() else None
+        found = with_bar(found, "translating", total, console)
     with open_output(source, target, glossary) as out:
         for translation in found:
             out.write(f"{_line(translation, layout)}\n".encode())
@@ -44,13 +46,7 @@ def translate_file(
 
 def _translations(translator: Translator, source: Path | None) -> Iterator[Translation]:
     lines = read_lines(source)
-    if source:
-        yield from translator.translate(lines)
-        return
-    done = 0
-    for chunk in _as_they_come(lines):
-        yield from translator.translate(chunk, first=done)
-        done += len(chunk)
+    return translator.translate(lines) if source else translator.translate_chunks(_as_they_come(lines))
 
 
 def _as_they_come(lines: Iterable[str]) -> Iterator[list[str]]:

@@ -58,6 +58,9 @@ class TextGenerator:
                 "a beam and drawing at random (sample, temperature, top_k, top_p) were asked for",
                 "choose one of them",
             )
+        for name in ("diverse_groups", "diversity", "coverage_penalty", "too_long"):
+            if name in settings:
+                raise ConfigError(f"{name} is for translations", "leave it out")
         chosen = SearchSettings(beam=beam or 1, sample=not beam, **settings)
         return cls(artifact.load_gpt(folder), artifact.load_tokenizer(folder), chosen)
 
@@ -118,6 +121,7 @@ class TextGenerator:
                 count=settings.nbest,
                 penalty=penalty,
                 rules=rules,
+                exact=settings.stop == "exact",
             )
         return found
 

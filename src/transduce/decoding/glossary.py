@@ -31,7 +31,7 @@ class Glossary:
                     f"{path}, line {number}: not a source term, a tab and its translation", "correct the line"
                 )
             source, target = columns
-            if terms.setdefault(source.lower(), (source, target)) != (source, target):
+            if terms.setdefault(source.lower(), (source, target))[1] != target:
                 raise DataError(
                     f"{path}, line {number}: {source!r} has another translation further up", "leave one out"
                 )

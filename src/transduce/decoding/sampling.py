@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transduce.decoding.candidates import no_numbers
 from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis
 from transduce.decoding.rules import Rule, unspeakable
 from transduce.models.protocol import SequenceModel
@@ -65,6 +66,8 @@ def sample(
     while beams.sentences:
         scores = model.step(last, state).float()[:, None]  # (draws, 1, vocabulary)
         normaliser = scores.logsumexp(dim=-1)
+        if normaliser.isnan().any():
+            raise no_numbers()
         for rule in forbid:
             rule(scores, beams)
         below = sampling.narrow(scores[:, 0]).softmax(dim=-1).double().cumsum(dim=-1)  # (draws, vocabulary)

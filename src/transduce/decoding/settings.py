@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from transduce.decoding.penalties import LengthPenalty, paper_penalty, plain_penalty
@@ -21,7 +21,7 @@ class SearchSettings:
     penalty: Literal["paper", "plain"] = "paper"  # ((5 + |Y|) / 6)^α, or |Y|^α
     coverage_penalty: float = 0.0  # β of Wu et al. (2016): source tokens that get little attention cost
     extra_length: int = 50  # a target may be so much longer than its source
-    max_length: int | None = None  # and no longer than this
+    max_length: int | None = None  # and no longer than this, unless more must be said (prefix, constraints)
     min_length: int = 0
     no_repeat_ngram: int = 0  # no so many tokens in a row twice; 0 for no such rule
     sample: bool = False  # draw at random instead of searching
@@ -39,7 +39,7 @@ class SearchSettings:
     too_long: Literal["split", "cut", "keep"] = "split"
 
     def __post_init__(self) -> None:
-        for name in (one for one, kind in self.__annotations__.items() if kind is int):
+        for name in (one.name for one in fields(self) if one.type is int):
             self._require(isinstance(getattr(self, name), int), name, "must be a whole number")
         for name in ("beam", "nbest", "diverse_groups"):
             self._require(1 <= getattr(self, name) <= 1000, name, "must be from 1 to 1000")

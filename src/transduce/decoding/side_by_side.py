@@ -5,7 +5,11 @@ process has the model at no cost.
 """
 
 import multiprocessing
+import multiprocessing.connection
+import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -46,14 +50,14 @@ def side_by_side(
                 with holding_signals():
                     futures = [pool.submit(_call, task) for task in tasks]  # the processes begin here
                 return [future.result() for future in futures]
-            except KeyboardInterrupt:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
             except BrokenProcessPool as error:
                 raise TransduceError(
                     "a process was ended from outside, perhaps for want of memory",
                     "set OMP_NUM_THREADS=1: there is one process then",
                 ) from error
+            except BaseException:  # what is not begun yet is not worth waiting for
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
         yield all_of
 
@@ -64,6 +68,18 @@ def _begin(work: Callable[[Any], Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no last words when the user interrupts
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     torch.set_num_threads(1)
+    # Another thread of the first process may have been writing when this one was forked: to flush these would
+    # be to wait for it.
+    sys.stdout = sys.stderr = None  # type: ignore[assignment]
+    threading.Thread(target=_end_with_the_first, daemon=True).start()
+
+
+def _end_with_the_first() -> None:
+    """However that one ends."""
+    first = multiprocessing.parent_process()
+    if first:
+        multiprocessing.connection.wait([first.sentinel])
+        os._exit(1)
 
 
 def _call(task: Any) -> Any:

@@ -1,6 +1,6 @@
 """What became of a line."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Translation:
     candidates: list[Candidate]
     source_tokens: list[str] = field(default_factory=list)
     pieces: int = 1  # in which it was read
+    read: str | None = None  # what was read of it, if it was cut
 
     @property
     def text(self) -> str:
@@ -42,6 +43,9 @@ def in_one_line(text: str) -> str:
 
 def joined(line: str, parts: list[Translation]) -> Translation:
     """One translation of a line from those of its pieces: the best of each, then the second ones."""
+    if len(parts) == 1:
+        (part,) = parts
+        return part if part.source == line else replace(part, source=line, read=part.source)
     most = min(len(part.candidates) for part in parts)
     shifts = [sum(len(part.source_tokens) for part in parts[:number]) for number in range(len(parts))]
     candidates = []

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from transduce import artifact
 from transduce.data.batching import batches_by_length
+from transduce.data.corpus import require_utf8
 from transduce.data.readable import readable
 from transduce.data.tokenizer import Tokenizer
 from transduce.decoding.beam import beam_search
@@ -33,6 +34,8 @@ from transduce.models.protocol import Precision, SequenceModel
 
 LINES = 2000  # that are sorted by length at a time
 TOKENS = 2048  # in a batch: sentences × the longest
+TARGETS = 1024  # in a batch: sentences × the width of the beam
+CELLS = 2**20  # of attention that are looked at together: targets × their length × that of their sources
 Found: TypeAlias = list[tuple[Hypothesis, list[int] | None]]  # targets of a piece, and their alignments
 Finder: TypeAlias = Callable[[Sequence[list[Piece]]], list[list[Found]]]  # batches in, what was found out
 TranslatorT = TypeVar("TranslatorT", bound="Translator")
@@ -52,6 +55,9 @@ class Translator:
     longest: int | None = None  # source that the model was trained on, in tokens, if that is known
 
     def __post_init__(self) -> None:
+        require_utf8(self.prefix, "the prefix")
+        for words in self.glossary.always:
+            require_utf8(words, "a constraint")
         constrained = self.glossary.always or self.glossary.terms
         if constrained and (self.settings.sample or self.settings.diverse_groups > 1):
             raise ConfigError(
@@ -92,8 +98,12 @@ class Translator:
         """
         if isinstance(lines, str):
             raise ConfigError("one text was given, not lines", "give a list of them: [text]")
+        return self.translate_chunks(_chunks(lines, ahead), first=first)
+
+    def translate_chunks(self, chunks: Iterable[list[str]], *, first: int = 0) -> Iterator[Translation]:
+        """The same of lines that come several at a time: each time, all that there are are translated."""
         with side_by_side(self._find, most=None if self.model.device.type == "cpu" else 1) as find:
-            for chunk in _chunks(lines, ahead):
+            for chunk in chunks:
                 yield from self._translate_chunk(chunk, first, find)
                 first += len(chunk)
 
@@ -110,10 +120,7 @@ class Translator:
         pieces = self._pieces.of(lines, first)
         flat = iter(self._translate_pieces([piece for several in pieces for piece in several], find))
         parts = [[next(flat) for _ in several] for several in pieces]
-        return [
-            several[0] if len(several) == 1 else joined(line, several)
-            for line, several in zip(lines, parts, strict=True)
-        ]
+        return [joined(line, several) for line, several in zip(lines, parts, strict=True)]
 
     @cached_property
     def _pieces(self) -> Pieces:
@@ -130,7 +137,13 @@ class Translator:
         for row, piece in enumerate(pieces):
             if len(piece.ids) > 1:
                 lengths[len(piece.phrases)][row] = len(piece.ids)
-        batches = [rows for alike in lengths.values() for rows in batches_by_length(alike, TOKENS)]
+        batches = [
+            rows[begin : begin + most]
+            for more, alike in lengths.items()
+            for most in [max(1, TARGETS // (self.settings.width + more))]
+            for rows in batches_by_length(alike, TOKENS)
+            for begin in range(0, len(rows), most)
+        ]
         batches.reverse()  # the longest first: no process is left with them at the end
         results = find([[pieces[row] for row in rows] for rows in batches])
         for rows, found in zip(batches, results, strict=True):
@@ -218,7 +231,7 @@ class Translator:
         """
         if translation.pieces > 1:
             return None
-        source = self._padded(self.tokenizer.encode_source([translation.source]))
+        source = self._padded(self.tokenizer.encode_source([translation.read or translation.source]))
         said = translation.candidates[rank].ids
         return next(self._attention(source, [said]), None)
 
@@ -237,8 +250,12 @@ class Translator:
         """For each hypothesis, the source token that gets most attention from each of its tokens."""
         rows = [row for row, hypotheses in enumerate(found) for _ in hypotheses]
         targets = [one.tokens for hypotheses in found for one in hypotheses]
-        for each in self._attention(source[rows], targets):
-            yield each.argmax(dim=-1).tolist()
+        longest = max(source.size(1), *map(len, targets)) if targets else 1
+        size = max(1, CELLS // longest**2)
+        for begin in range(0, len(rows), size):
+            part = slice(begin, begin + size)
+            for each in self._attention(source[rows[part]], targets[part]):
+                yield each.argmax(dim=-1).tolist()
 
 
 def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:

@@ -155,14 +155,10 @@ def _translate(translator: "Translator", lines: list[str], console: Console) -> 
     """The longest first: what does not fit into memory shows at once, and the time left is not too low."""
     found = [""] * len(lines)
     order = sorted(range(len(lines)), key=lambda index: -len(lines[index]))
-    parts = [order[begin : begin + _AT_ONCE] for begin in range(0, len(order), _AT_ONCE)]
-    translations = (
-        (index, translation.line)
-        for part in parts
-        for index, translation in zip(part, translator.translate([lines[i] for i in part]), strict=True)
-    )
-    for index, text in with_bar(translations, "translating", len(lines), console):
-        found[index] = text
+    translations = translator.translate((lines[index] for index in order), ahead=_AT_ONCE)
+    shown = with_bar(translations, "translating", len(lines), console)
+    for index, translation in zip(order, shown, strict=True):
+        found[index] = translation.line
     return found
 
 
@@ -173,8 +169,11 @@ def _check_output(output: Path, system: _System, inputs: Sequence[Path]) -> None
 
     if is_part_of_a_model(output) or any(is_one_file(output, path) for path in inputs):
         raise ConfigError(f"--output {output} would overwrite what is read", "choose another name")
+    new = not output.exists()
     try:
         output.open("ab").close()
+        if new:  # there may yet be nothing to keep
+            output.unlink()
     except OSError as error:
         raise DataError(f"cannot write {output}: {error.strerror}", "check the path") from error
 

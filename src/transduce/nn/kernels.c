@@ -161,7 +161,7 @@ static inline __attribute__((always_inline)) void tile(const int rows, const Pro
         for (int r = 0; r < rows; r++) {
             const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(product->scales[row + r]));
             __m512 y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][v]), both, bias);
-            if (product->relu) y = _mm512_max_ps(y, _mm512_setzero_ps());
+            if (product->relu) y = _mm512_max_ps(_mm512_setzero_ps(), y); /* in this order, NaN stays NaN */
             _mm512_mask_storeu_ps(product->y + (row + r) * map->d_out + column + v * LANES, there, y);
         }
     }

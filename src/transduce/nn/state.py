@@ -35,7 +35,10 @@ def select_rows(held: Tensor, rows: Tensor, filled: int | None = None) -> Tensor
     Only the first ``filled`` positions count.
     """
     if len(rows) > len(held):
-        return held.index_select(0, rows)
+        # What was set aside for positions to come stays empty, and takes no memory yet.
+        new = held.new_empty(len(rows), *held.shape[1:])
+        new[:, :, :filled] = held[:, :, :filled].index_select(0, rows)
+        return new
     if move_rows(held, rows, held.size(2) if filled is None else filled):
         return held[: len(rows)]
     moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero().squeeze(1)
