@@ -1,10 +1,11 @@
 import builtins
-import warnings
 from dataclasses import replace
 from itertools import pairwise
 
+import matplotlib as mpl
 import pytest
 import torch
+from matplotlib import font_manager
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from subjects import ARABIC, ENGLISH, GERMAN, KOREAN, inspection_of, rnn_inspection
@@ -80,16 +81,18 @@ def test_a_long_sentence_makes_no_larger_picture(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("text", [KOREAN, ARABIC])
-def test_fonts_have_the_characters_where_they_are_installed(tmp_path, text):
+def test_fonts_have_the_characters_where_they_are_installed(tmp_path, text, monkeypatch):
     said = []
     chosen = fonts_for(text, said.append)
     if said:
         pytest.skip(said[0])
-    assert len(chosen) > (text == KOREAN)  # matplotlib's own font has Arabic
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        write_heat_map(inspection_of(text), tmp_path / "map.png")
-    assert not [one for one in caught if "Glyph" in str(one.message)]
+    files = [font_manager.findfont(name, fallback_to_default=False) for name in chosen]
+    there = set().union(*(font_manager.get_font(file).get_charmap() for file in files))
+    assert {ord(character) for character in text if not character.isspace()} <= there
+    used = []
+    monkeypatch.setattr(heat_map, "_draw", lambda *_: used.extend(mpl.rcParams["font.family"]))
+    write_heat_map(inspection_of(text), tmp_path / "map.png")
+    assert set(chosen) <= set(used)
 
 
 def test_characters_that_no_font_has_are_named():

@@ -2,6 +2,7 @@
 
 import warnings
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch
 from transduce import artifact
 from transduce.config import ViTConfig
 from transduce.errors import ConfigError
+from transduce.inspection import images
 from transduce.inspection.heat_map import fonts_for
 from transduce.inspection.image_attention import ImageAttention
 from transduce.inspection.images import draw, inspect_file
@@ -65,10 +67,13 @@ def guessing(name):
 
 
 @pytest.mark.parametrize("name", ["고양이", "a\U000f1234"])
-def test_the_picture_names_classes_in_every_script(name):
+def test_the_picture_names_classes_in_every_script(name, monkeypatch):
     fonts, said = [], []
     fonts_for(name, fonts.append)
+    used = []
+    monkeypatch.setattr(images, "_png", lambda _: used.extend(mpl.rcParams["font.family"]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         draw(guessing(name), said.append)
     assert said == fonts  # what no font has, and nothing in Python's words
+    assert used == fonts_for(name, lambda _: None)

@@ -266,6 +266,20 @@ def test_walking_the_tree(show):
     assert page.focused("branch.place") == found.winner[0] + 1
 
 
+@pytest.mark.parametrize("hide", ["#beam-back", "#beam-pruned"])
+def test_the_tree_can_be_reached_when_what_was_reached_is_hidden(show, hide):
+    found = inspection_of(given=False)
+    page = show(found)
+    page.one("#tab-beam").click()
+    wanted = ".branch[aria-level='2']" if hide == "#beam-back" else ".pruned.branch"
+    page.all(f"#tree {wanted}")[0].click()
+    page.one(hide).click()
+    while hide == "#beam-back" and page.one(hide).is_enabled():
+        page.one(hide).click()
+    (reached,) = page.all("#tree [tabindex='0']")
+    assert reached.is_displayed()
+
+
 def test_light_and_dark(show):
     background = "getComputedStyle(document.body).backgroundColor"
     pixels = "[...document.querySelector('canvas').getContext('2d').getImageData(0, 0, 1, 1).data]"

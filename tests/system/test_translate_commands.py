@@ -159,6 +159,9 @@ def test_a_term_has_one_translation(folder, tmp_path):
     (tmp_path / "terms").write_text("fox\tdog\nlazy\tquick\nFox\tcat\n")
     done = run("translate", folder / "model", "--glossary", tmp_path / "terms", input="the fox\n")
     assert (done.returncode, "terms, line 3: 'Fox' has another translation" in done.stderr) == (2, True)
+    (tmp_path / "terms").write_text("fox\tdog\nFox\tdog\n")
+    done = run("translate", folder / "model", "--glossary", tmp_path / "terms", input="the fox\n")
+    assert (done.returncode, "dog" in done.stdout) == (0, True)
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-"])

@@ -31,7 +31,8 @@ def train(
 
     Example: transduce lm train --text tales.txt --out runs/tales
     """
+    from transduce.cli.resuming import offer
     from transduce.training.train_text import train_text
 
-    if not train_text("lm", **context.params):
+    if not train_text("lm", **{**context.params, "resume": resume or offer(out)}):
         sys.exit(130)  # it has said so itself

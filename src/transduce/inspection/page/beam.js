@@ -32,6 +32,7 @@ function startBeam() {
   $("beam-pruned").addEventListener("change", (event) => {
     $("tree").classList.toggle("bare", !event.target.checked);
     drawEdges();
+    stayReachable();
   });
   rove($("tree"), ".branch", walk);
   pointing($("tree"), ".branch", explain);
@@ -113,6 +114,13 @@ function drawEdges() {
   $("tree-edges").innerHTML = paths.sort((a, b) => a[0] - b[0]).map(([, path]) => path).join("");
 }
 
+// What Tab leads to must be there to be seen.
+function stayReachable() {
+  const reached = $("tree").querySelector('[tabindex="0"]');
+  if (!reached || visible(reached.branch)) return;
+  reachable($("tree"), beam.nodes[0].find((item) => visible(item.branch)) ?? beam.nodes[0][0]);
+}
+
 function stepTo(step) {
   beam.step = Math.min(branches.length, Math.max(1, step));
   $("beam-step").value = beam.step;
@@ -122,6 +130,7 @@ function stepTo(step) {
   for (const item of beam.nodes.flat()) item.hidden = item.branch.depth >= beam.step;
   beam.explained = null;
   drawEdges();
+  stayReachable();
   const last = branches[beam.step - 1] ?? [];
   const counts = FATES.map((fate) => `${last.filter((branch) => branch.fate === fate).length} ${fate}`);
   $("beam-readout").textContent = `Step ${beam.step}: ${counts.join(", ")}. Point at a branch, or move to it, for its text so far.`;
