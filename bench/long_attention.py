@@ -3,8 +3,8 @@
 python bench/long_attention.py --quick    # seconds: does it work?
 python bench/long_attention.py            # 256 to 4096 positions, some minutes
 
-Kinds take turns, and times are medians. Memory is measured in a process of its own for each kind and length:
-how far its peak rises above what it held just before. That needs Linux.
+Kinds take turns, and times are medians. Memory is measured once, in a process of its own for each kind and
+length: how far its peak rises above what it held just before. That needs Linux.
 """
 
 import argparse
@@ -66,13 +66,20 @@ def held(what: str) -> int:
 
 def megabytes(kind: str, length: int) -> float:
     """Of one pass, in a process of its own."""
-    command = [sys.executable, __file__, "--one", kind, str(length)]
+    command = [
+        sys.executable,
+        __file__,
+        "--one",
+        kind,
+        str(length),
+        "--threads",
+        str(torch.get_num_threads()),
+    ]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def print_one(kind: str, length: int) -> None:
     """For `megabytes`: a short sequence first, so that what torch sets up once is not counted."""
-    torch.set_num_threads(1)
     make(kind, 2 * CHUNK)()
     run, before = make(kind, length), held("VmRSS")
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget the peak so far
@@ -84,15 +91,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="short sequences, few rounds")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--one", nargs=2, metavar=("KIND", "LENGTH"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
     if arguments.one:
         print_one(arguments.one[0], int(arguments.one[1]))
         return
     lengths, rounds = (QUICK, 2) if arguments.quick else (LENGTHS, arguments.rounds)
     print(
         f"d_model {D_MODEL}, {HEADS} heads; radius {RADIUS} and 1 global token; rank {RANK}; "
-        f"{BUCKETS} buckets, {ROUNDS} rounds, chunks of {CHUNK}\n"
+        f"{BUCKETS} buckets, {ROUNDS} rounds, chunks of {CHUNK}; one sequence, no padding, not causal\n"
         f"torch {torch.__version__}, {torch.get_num_threads()} thread(s), medians of {rounds}\n"
     )
     print("| positions | kind | ms | full / it | MB |\n|---|---|---|---|---|")

@@ -49,6 +49,8 @@ class Measured:
     rate: float
     seed: int
     parameters: int
+    threads: int
+    torch: str  # its version
     letters_tried: float  # share that is right, when it reads its own output, where the rate is chosen
     letters_right: float  # the same on other sequences, which are reported
     sequences_right: float  # with their ends
@@ -56,7 +58,8 @@ class Measured:
 
     @property
     def key(self) -> tuple[object, ...]:
-        return self.model, self.task, self.length, self.steps, self.rate, self.seed, self.parameters
+        sizes = self.steps, self.rate, self.seed, self.parameters
+        return self.model, self.task, self.length, *sizes, self.threads, self.torch
 
 
 def count(config: ModelConfig) -> int:
@@ -143,9 +146,10 @@ def measure(arguments: argparse.Namespace) -> list[Measured]:
             for name, config in models.items():
                 for rate in arguments.rates:
                     for seed in range(1, arguments.seeds + 1):
-                        key = name, task, length, arguments.steps, rate, seed, count(config)
+                        sizes = arguments.steps, rate, seed, count(config)
+                        key = name, task, length, *sizes, arguments.threads, torch.__version__
                         if key not in known:
-                            known[key] = measure_one(config, *key)
+                            known[key] = measure_one(config, name, task, length, *sizes)
                             with file.open("a", encoding="utf-8") as out:
                                 out.write(json.dumps(asdict(known[key])) + "\n")
                         one = known[key]
@@ -166,7 +170,8 @@ def measure_one(
     seconds = train(model, task, length, steps, rate, seed)
     tried, _ = accuracy(model.eval(), task, length, TRIAL)
     letters, sequences = accuracy(model, task, length, TEST)
-    return Measured(name, task, length, steps, rate, seed, size, tried, letters, sequences, seconds)
+    where = torch.get_num_threads(), torch.__version__
+    return Measured(name, task, length, steps, rate, seed, size, *where, tried, letters, sequences, seconds)
 
 
 def best(found: list[Measured], name: str, task: str, length: int) -> list[Measured]:
@@ -199,7 +204,7 @@ def tables(found: list[Measured]) -> str:
         "others counts; "
         f"{seeds} {'seed' if seeds == 1 else 'seeds, means'}; {TESTED} new sequences to test. Parameters: "
         + ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-        + f". torch {torch.__version__}, {torch.get_num_threads()} thread(s)."
+        + f". torch {found[0].torch}, {found[0].threads} thread(s)."
     ]
     head = ["| | " + " | ".join(map(str, lengths)) + " |", "|---|" + "---|" * len(lengths)]
     for task in TASKS:
