@@ -66,15 +66,8 @@ def held(what: str) -> int:
 
 def megabytes(kind: str, length: int) -> float:
     """Of one pass, in a process of its own."""
-    command = [
-        sys.executable,
-        __file__,
-        "--one",
-        kind,
-        str(length),
-        "--threads",
-        str(torch.get_num_threads()),
-    ]
+    threads = str(torch.get_num_threads())
+    command = [sys.executable, __file__, "--one", kind, str(length), "--threads", threads]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

@@ -18,7 +18,7 @@ def test_the_rate_is_chosen_on_other_sequences():
     why = bench()
 
     def measured(rate, tried, right):
-        return why.Measured("Transformer", "copy", 5, 10, rate, 1, 100, tried, right, right, 0.1)
+        return why.Measured("Transformer", "copy", 5, 10, rate, 1, 100, 1, "2", tried, right, right, 0.1)
 
     found = [measured(1e-3, 0.8, 0.6), measured(3e-3, 0.7, 0.9)]
     assert [one.rate for one in why.best(found, "Transformer", "copy", 5)] == [1e-3]
