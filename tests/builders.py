@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
 from torch.nn import functional
 
 from transduce.config import BertConfig, GptConfig, RnnConfig, TransformerConfig, Vocabulary
+from transduce.data.tokenizer import Side
 from transduce.models.bert import Bert
 from transduce.models.build import build
 from transduce.models.gpt import Gpt
@@ -69,6 +72,16 @@ def small_bert(*, seed: int = 0, **changes: Any) -> Bert:
     model = build(config, Vocabulary(source=TOKENS, target=TOKENS), seed=seed)
     _shake(model, seed)
     return model.eval()
+
+
+def bytes_and_one_special() -> Side:
+    """As GPT-2 has it: one token begins and ends a text."""
+    names = ["<|endoftext|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    backend = Backend(models.BPE({name: number for number, name in enumerate(names)}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens(names[:1])
+    return Side(backend)
 
 
 def random_words(count: int) -> list[str]:

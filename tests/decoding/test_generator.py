@@ -2,11 +2,9 @@
 
 import pytest
 import torch
-from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models, pre_tokenizers
 
-from builders import small_gpt
-from transduce.data.tokenizer import Side, Tokenizer, train_side
+from builders import bytes_and_one_special, small_gpt
+from transduce.data.tokenizer import Tokenizer, train_side
 from transduce.decoding.generator import TextGenerator
 from transduce.decoding.settings import SearchSettings
 from transduce.errors import DataError
@@ -14,19 +12,9 @@ from transduce.errors import DataError
 LENGTH = 24
 
 
-def one_special_token():
-    """As GPT-2 has it: what begins a line ends it, too."""
-    names = ["<|endoftext|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    backend = Backend(models.BPE({name: number for number, name in enumerate(names)}, []))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens(names[:1])
-    return Side(backend)
-
-
 @pytest.fixture(params=["two", "one"])
 def generator(request):
-    side = train_side([], kind="byte", size=0) if request.param == "two" else one_special_token()
+    side = train_side([], kind="byte", size=0) if request.param == "two" else bytes_and_one_special()
     tokenizer = Tokenizer(side, side)
     model = small_gpt(vocabulary=tokenizer.vocabulary, max_length=LENGTH)
     return TextGenerator(model, tokenizer, SearchSettings(beam=1, sample=True, max_length=5, seed=3))
@@ -55,5 +43,5 @@ def test_a_prompt_that_is_not_utf_8(generator):
 
 
 def test_ready_made_byte_level_tokenizers_take_text_as_it_is():
-    side = one_special_token()
+    side = bytes_and_one_special()
     assert side.decode(side.encode(["  cafe\u0301 "])[0]) == "  cafe\u0301 "
