@@ -56,7 +56,7 @@ TRIED = (1024, 512, 2048, 4096, 8192)  # source tokens of a batch, padding inclu
 BEAMS = {"greedy": 1, "beam 4": 4}
 BATCHINGS = {"1": "a sentence at a time", "32": "32 at a time", "sorted": "sorted by length"}
 LOSS = 0.1  # BLEU that counts as equal
-HOPELESS = 5  # times slower than float32: such bf16, as on CPUs without it, takes no part
+HOPELESS = 1.25  # times slower than float32: such bf16, as on CPUs without it, takes no part
 
 Tokens = list[int]
 Way = tuple[int, int]  # batches under way at once, and threads for each
@@ -499,7 +499,7 @@ class Section:
             both = runners[name], runners[name.replace("bfloat16", "float32")]
             slow, quick = (min(runner.ask(question).seconds for _ in range(2)) for runner in both)
             if slow > HOPELESS * quick:
-                print(f"  {name} takes no part: it is {slow / quick:.0f}× slower than float32", flush=True)
+                print(f"  {name} takes no part: it is {slow / quick:.1f}× slower than float32", flush=True)
                 runners.pop(name).stop()
 
     def table(self, search: str, batching: str, speeds: dict[str, Speed], asked: dict[str, Question]) -> None:
