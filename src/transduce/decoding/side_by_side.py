@@ -70,7 +70,7 @@ def _begin(work: Callable[[Any], Any]) -> None:
     torch.set_num_threads(1)
     # Another thread of the first process may have been writing when this one was forked: to flush these would
     # be to wait for it.
-    sys.stdout = sys.stderr = None  # type: ignore[assignment]
+    sys.stdout = sys.stderr = None
     threading.Thread(target=_end_with_the_first, daemon=True).start()
 
 
