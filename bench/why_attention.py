@@ -16,6 +16,7 @@ import statistics
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -36,6 +37,11 @@ TASKS = ("copy", "reverse")
 BATCH, TESTED, WARMUP = 64, 512, 0.1  # sequences a step, sequences, share of the steps
 TRIAL, TEST = 2**31, 2**31 + 1  # seeds of the sequences that choose a learning rate, and that are reported
 PLAIN, ATTENTIVE, TRANSFORMER = "plain RNN", "RNN with attention", "Transformer"
+LOOKS: dict[str, dict[str, Any]] = {  # told apart where one lies on the other, and without colours
+    PLAIN: {"marker": "o"},
+    ATTENTIVE: {"marker": "s", "markersize": 10, "linewidth": 3.5},
+    TRANSFORMER: {"marker": "^", "linestyle": "--"},
+}
 
 
 @dataclass(frozen=True)
@@ -237,7 +243,8 @@ def write_pictures(found: list[Measured], folder: Path) -> list[Path]:
         for axes, task in zip(figure.subplots(1, 2, sharey=True), TASKS, strict=True):
             for name in names:
                 runs = [[one.letters_right for one in best(found, name, task, n)] for n in lengths]
-                (line,) = axes.plot(lengths, [statistics.mean(run) for run in runs], marker="o", label=name)
+                means = [statistics.mean(run) for run in runs]
+                (line,) = axes.plot(lengths, means, label=name, **LOOKS[name])
                 axes.fill_between(
                     lengths, list(map(min, runs)), list(map(max, runs)), alpha=0.15, color=line.get_color()
                 )
@@ -250,9 +257,8 @@ def write_pictures(found: list[Measured], folder: Path) -> list[Path]:
         figure = Figure(figsize=(5.5, 4), layout="constrained", dpi=120)
         axes = figure.subplots()
         for name in names:
-            axes.loglog(
-                lengths, [1000 * seconds_a_step(found, name, n) for n in lengths], marker="o", label=name
-            )
+            taken = [1000 * seconds_a_step(found, name, n) for n in lengths]
+            axes.loglog(lengths, taken, label=name, **LOOKS[name])
         axes.set(xlabel="length", ylabel="milliseconds a training step")
         axes.set_xticks(lengths, labels=map(str, lengths))
         axes.xaxis.set_minor_locator(NullLocator())
