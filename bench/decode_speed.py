@@ -56,7 +56,7 @@ TRIED = (1024, 512, 2048, 4096, 8192)  # source tokens of a batch, padding inclu
 BEAMS = {"greedy": 1, "beam 4": 4}
 BATCHINGS = {"1": "a sentence at a time", "32": "32 at a time", "sorted": "sorted by length"}
 LOSS = 0.1  # BLEU that counts as equal
-HOPELESS = 1.25  # times slower than float32: such bf16, as on CPUs without it, takes no part
+TOO_SLOW = 1.25  # times slower than float32: such bf16, as on CPUs without it, takes no part
 
 Tokens = list[int]
 Way = tuple[int, int]  # batches under way at once, and threads for each
@@ -476,7 +476,7 @@ class Section:
             runner.wait()
         ratios: dict[str, list[str]] = {batching: [] for batching in BATCHINGS}
         for search, beam in BEAMS.items():
-            self.leave_out_the_hopeless(runners, beam)
+            self.leave_out_slow_bfloat16(runners, beam)
             for batching in BATCHINGS:
                 tried, count = TRIED[:2] if self.args.quick else TRIED, self.sentences[batching]
                 asked = {
@@ -491,14 +491,14 @@ class Section:
             runner.stop()
         return [line for lines in ratios.values() for line in lines]
 
-    def leave_out_the_hopeless(self, runners: dict[str, Runner], beam: int) -> None:
+    def leave_out_slow_bfloat16(self, runners: dict[str, Runner], beam: int) -> None:
         """Such as bf16 where the processor lacks it."""
         few = self.sentences["32"]
         for name in [name for name in runners if "bfloat16" in name]:
             question = Question(beam, "32", min(8, few))
             both = runners[name], runners[name.replace("bfloat16", "float32")]
             slow, quick = (min(runner.ask(question).seconds for _ in range(2)) for runner in both)
-            if slow > HOPELESS * quick:
+            if slow > TOO_SLOW * quick:
                 print(f"  {name} takes no part: it is {slow / quick:.1f}× slower than float32", flush=True)
                 runners.pop(name).stop()
 

@@ -14,8 +14,8 @@ def embed_file(model: MaskedText, source: Path | None, target: Path | None, pool
     with open_output(source, target) as out:
         vectors = model.embed(read_lines(source), pooling)
         if target and target.suffix == ".npy":
-            rows = list(vectors) or np.empty((0, model.model.config.d_model), np.float32)
-            np.save(out, np.stack(rows) if isinstance(rows, list) else rows, allow_pickle=False)
+            rows, none = list(vectors), np.empty((0, model.model.config.d_model), np.float32)
+            np.save(out, np.stack(rows) if rows else none, allow_pickle=False)
             return
         for vector in vectors:
             out.write(f"{json.dumps([round(float(x), 6) for x in vector])}\n".encode())
