@@ -8,6 +8,7 @@ from torch.autograd.function import FunctionCtx
 from torch.nn import functional as F
 
 CHUNK = 1024  # positions whose logits are held at a time
+R_DROP_CHUNK = 256  # four arrays as large as the logits are at work: fewer positions stay in the caches
 
 
 def label_smoothed_cross_entropy(
@@ -55,7 +56,7 @@ def r_drop_loss(
     pad: int,
     smoothing: float,
     weight: float,
-    chunk: int = CHUNK,
+    chunk: int = R_DROP_CHUNK,
 ) -> Loss:
     """R-Drop (Liang et al., 2021): two passes with different dropout should agree.
 
@@ -87,19 +88,22 @@ class _CrossEntropy:
 
     def __call__(self, logits: Tensor, labels: Tensor, mean: Tensor) -> Tensor:
         """``mean`` (positions, 1) is that of a position's logits; gives the factors, (positions, 1)."""
-        smoothing, gold = self.smoothing, labels[:, None]
+        gold = labels[:, None]
         highest = logits.amax(dim=-1, keepdim=True)
         right = logits.gather(1, gold)
         exponentials = logits.sub_(highest).exp_()
         total = exponentials.sum(dim=-1, keepdim=True)
-        normaliser = highest + total.log()
+        self._count(highest + total.log(), right, highest, mean)
+        exponentials.scatter_add_(1, gold, (self.smoothing - 1) * total)  # softmax − target, times the total
+        return 1 / total
+
+    def _count(self, normaliser: Tensor, right: Tensor, highest: Tensor, mean: Tensor) -> None:
+        """Add up; all (positions, 1): log Σ exp of the logits, the right one, the highest, their mean."""
         nll = float((normaliser - right).sum(dtype=torch.float64))
         even = float((normaliser - mean).sum(dtype=torch.float64))
         self.negative_log_likelihood += nll
         self.correct += int((right == highest).sum())
-        self.loss += (1 - smoothing) * nll + smoothing * even
-        exponentials.scatter_add_(1, gold, (smoothing - 1) * total)  # softmax − target, times the total
-        return 1 / total
+        self.loss += (1 - self.smoothing) * nll + self.smoothing * even
 
 
 class _RDrop(_CrossEntropy):
@@ -110,16 +114,27 @@ class _RDrop(_CrossEntropy):
         self.weight = weight
 
     def __call__(self, logits: Tensor, labels: Tensor, mean: Tensor) -> Tensor:
-        log_p = logits.log_softmax(dim=-1).view(-1, 2, logits.size(1))  # (positions, 2, vocabulary)
-        p = log_p.exp()
-        difference = log_p - log_p.flip(1)
-        divergence = (p * difference).sum(dim=-1, keepdim=True)  # KL(1‖2) and KL(2‖1)
-        factors = super().__call__(logits, labels, mean)
-        # d KL(p‖q) = p (log p − log q − KL(p‖q)) and d KL(q‖p) = p − q, by the logits of p
-        d_divergence = p * (difference - divergence) + p - p.flip(1)
-        logits.addcdiv_(d_divergence.flatten(0, 1), factors, value=self.weight / 2)
-        self.loss += self.weight / 2 * float(divergence.sum(dtype=torch.float64))
-        return factors
+        half, gold, vocabulary = self.weight / 2, labels[:, None], logits.size(1)
+        highest, right = logits.amax(dim=-1, keepdim=True), logits.gather(1, gold)
+        both = logits.view(-1, 2, vocabulary)
+        difference = both[:, 0] - both[:, 1]  # z₁ − z₂, (positions, vocabulary)
+        p = logits.softmax(dim=-1)
+        normaliser = highest - p.amax(dim=-1, keepdim=True).log()  # n, where log p = z − n
+        self._count(normaliser, right, highest, mean)
+        # KL(1‖2) = Σ p₁ (z₁ − z₂) − (n₁ − n₂), and KL(2‖1) the same with all signs turned
+        sign = logits.new_tensor([1, -1])[:, None]
+        p = p.view(-1, 2, vocabulary)
+        offset = sign * (normaliser[::2] - normaliser[1::2])[:, None]
+        divergence = sign * (p @ difference[:, :, None]) - offset  # (positions, 2, 1)
+        self.loss += half * float(divergence.sum(dtype=torch.float64))
+        # By the logits of p: d KL(p‖q) = p (log p − log q − KL(p‖q)) and d KL(q‖p) = p − q, so that all of
+        # it is p (1 + half (log p − log q − KL + 1)) − half q − target.
+        scale = 1 + half * (1 - divergence - offset)
+        for one, other, by in ((0, 1, half), (1, 0, -half)):
+            gradient = torch.add(scale[:, one], difference, alpha=by, out=both[:, one])
+            gradient.mul_(p[:, one]).sub_(p[:, other], alpha=half)
+        logits.scatter_add_(1, gold, torch.full_like(right, self.smoothing - 1))
+        return torch.ones_like(right)
 
 
 class _Chunked(torch.autograd.Function):
