@@ -197,9 +197,9 @@ def test_what_the_others_are_not_for():
     assert not kernels.can_choose(logits.double(), 3)
     assert kernels.can_choose(logits[:0], 3)
     held, rows = torch.randn(4, 2, 5, 3), torch.tensor([0, 3])
-    assert not kernels.move_rows(held.transpose(1, 2), rows, 1)
+    assert not kernels.move_rows([held.transpose(1, 2)], rows, 1)
     for row in (-1, 4, 500):
-        assert not kernels.move_rows(held, torch.tensor([0, row]), 5)
+        assert not kernels.move_rows([held], torch.tensor([0, row]), 5)
     with pytest.raises(ValueError, match="takes 16 numbers, not 12"):
         PackedLinear(torch.randn(8, 16), None)(torch.randn(2, 12))
 
@@ -269,16 +269,20 @@ def test_rows_move_as_an_index_says_or_not_at_all(seed, rows, filled, dtype):
     torch.manual_seed(seed)
     held = torch.randint(0, 2 if dtype == "bool" else 99, (8, 3, 5, 4)).to(getattr(torch, dtype))
     before, wanted = held.clone(), torch.randint(0, 8, (rows,))
-    done = kernels.move_rows(held, wanted, filled)
+    other = held.flip(0).contiguous()
+    flipped = other.clone()
+    done = kernels.move_rows([held, other], wanted, filled)
     expected = before.clone()
     if done:
         expected[:rows, :, :filled] = before[wanted][:, :, :filled]
+        flipped[:rows, :, :filled] = flipped[wanted][:, :, :filled]
     assert torch.equal(held, expected)
+    assert torch.equal(other, flipped)
     sources = {row for place, row in enumerate(wanted.tolist()) if row != place}
     targets = {place for place, row in enumerate(wanted.tolist()) if row != place}
     assert done == (not sources & targets)
     # Where it is not done, the caller does it.
-    again = select_rows(before.clone(), wanted, filled)
+    (again,) = select_rows([before.clone()], wanted, filled)
     assert torch.equal(again[:, :, :filled], before[wanted][:, :, :filled])
 
 

@@ -50,7 +50,7 @@ CHOICES = [
     torch.tensor([[0, 0], [1, 1], [2, 2]]),
     None,
     torch.tensor([[4, 5], [1, 1]]),
-    None,
+    torch.arange(4),  # as many targets as before, each with a source of its own
     None,
     None,
 ]

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.nn.state import DecoderState, KeyValue, KeyValueCache
+from transduce.nn.state import DecoderState, KeyValue, KeyValueCache, select_caches
 
 actions = st.lists(
     st.integers(1, 3).map(lambda n: ("append", n))
@@ -25,7 +25,7 @@ def test_a_cache_is_concatenation_and_indexing(actions, capacity, batch):
         elif cache.length:
             rows = torch.tensor(what) % len(keys)
             keys, values = keys[rows], values[rows]
-            cache.select(rows)
+            select_caches([cache], rows)
             held = cache.filled()
             assert torch.equal(held.key, keys)
             assert torch.equal(held.value, values)

@@ -16,7 +16,7 @@ from transduce.decoding.rules import Rule, silent_tokens, unspeakable
 from transduce.decoding.trace import Trace, Tracer
 from transduce.errors import ConfigError
 from transduce.models.protocol import SequenceModel
-from transduce.nn.kernels import can_choose
+from transduce.nn import kernels
 
 
 @torch.inference_mode()
@@ -73,7 +73,7 @@ def _choose(
     logits: Tensor, beams: Beams, count: int, vocabulary: Vocabulary, rules: Sequence[Rule], choose: Chooser
 ) -> Candidates:
     """By the kernel, where nothing but the model has a say."""
-    if not rules and choose is choose_best and can_choose(logits, count):
+    if not rules and choose is choose_best and kernels.can_choose(logits, count):
         chosen = choose_next(logits, beams, count, torch.tensor(silent_tokens(vocabulary)))
     else:
         scores = logits.log_softmax(dim=-1)
@@ -178,6 +178,9 @@ def _settle(parents: Integers) -> Integers:
 
     What a state remembers of a hypothesis then stays where it is, but for those that gave way to others.
     """
+    if kernels.library() is not None:
+        settled: Integers = kernels.settle(torch.from_numpy(parents)).numpy()
+        return settled
     sentences, width = parents.shape
     rows, children = np.arange(sentences)[:, None], np.arange(width)
     earlier = np.tri(width, k=-1, dtype=bool)

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from transduce.nn import kernels
 from transduce.nn.dropout import Dropout
 from transduce.nn.linear import FusedLinear, Linear
+from transduce.nn.padding import Unpadded
 from transduce.nn.positional import RotaryPositions
 from transduce.nn.state import KeyValue, KeyValueCache
 
@@ -228,9 +229,19 @@ class SelfAttention(MultiHeadAttention):
             key, value = cache.append(KeyValue(key, value))
         return self.attend(query, key, value, mask, record)
 
+    def unpadded(self, x: Tensor, mask: Tensor | None, tokens: Unpadded) -> Tensor:
+        """The same of the real tokens of a batch, (1, tokens, d_model)."""
+        query, key, value = self._apart(tokens.put_back(self.query_key_value(x)))
+        mixed = self.mix(query, key, value, mask, None).transpose(1, 2).flatten(-2)
+        joined: Tensor = self.output(tokens.take(mixed))
+        return joined
+
     def project(self, x: Tensor, start: int = 0) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys, values of x, whose first position is ``start``: (batch, heads, length, d) each."""
-        parts = torch.split(self.query_key_value(x), self.widths, dim=-1)
+        return self._apart(self.query_key_value(x), start)
+
+    def _apart(self, projected: Tensor, start: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        parts = torch.split(projected, self.widths, dim=-1)
         query, key, value = (self.split(part) for part in parts)
         if self.rotary is not None:
             query, key = self.rotary(query, start), self.rotary(key, start)

@@ -8,8 +8,9 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from transduce.nn.attention import MultiHeadAttention
+from transduce.nn.attention import MultiHeadAttention, SelfAttention
 from transduce.nn.feed_forward import FeedForward
+from transduce.nn.padding import Unpadded
 from transduce.nn.residual import Residual
 from transduce.nn.state import KeyValueCache
 
@@ -30,9 +31,19 @@ class EncoderLayer(nn.Module):
         mask: Tensor | None = None,
         record: list[Tensor] | None = None,
         cache: KeyValueCache | None = None,
+        tokens: Unpadded | None = None,
     ) -> Tensor:
-        """(batch, source, d_model) → the same; with a cache, x continues what the cache holds."""
-        x = self.around_self_attention(x, lambda x: self.self_attention(x, mask, cache=cache, record=record))
+        """(batch, source, d_model) → the same; with a cache, x continues what the cache holds.
+
+        If x is but the ``tokens`` of a batch, (1, tokens, d_model), so is the result; attention must be full.
+        """
+        if tokens:
+            full = cast("SelfAttention", self.self_attention)
+            x = self.around_self_attention(x, lambda x: full.unpadded(x, mask, tokens))
+        else:
+            x = self.around_self_attention(
+                x, lambda x: self.self_attention(x, mask, cache=cache, record=record)
+            )
         x = self.around_feed_forward(x, self.feed_forward)
         return x
 
@@ -57,7 +68,14 @@ class Encoder(nn.Module):
         ``record`` receives the attention weights of each layer: (batch, heads, source, source). With a cache
         for each layer, x continues what they hold, and the mask is for (batch, heads, x, all of it).
         """
+        tokens = None if caches or record is not None else self._tokens(mask)
+        x = tokens.take(x) if tokens else x
         for number, layer in enumerate(self.layers):
-            x = layer(x, mask, record, caches[number] if caches else None)
+            x = layer(x, mask, record, caches[number] if caches else None, tokens)
         memory: Tensor = self.final_norm(x)
-        return memory
+        return tokens.put_back(memory) if tokens else memory
+
+    def _tokens(self, mask: Tensor | None) -> Unpadded | None:
+        """Those of a batch with much padding, if nothing but full attention looks beyond a token."""
+        full = all(type(layer.self_attention) is SelfAttention for layer in self.layers)
+        return Unpadded.of(mask) if full and mask is not None else None

@@ -537,20 +537,40 @@ void choose(const Choice *choice, int threads)
     in_shares(some_choices, choice, choice->sentences, 32 * logits, threads); /* an exponential takes as long as 32 */
 }
 
-/* Rows that take the place of others: number i of `count` becomes what number rows[i] of `batch` is, in each of
- * `parts` pieces. Gives 0, and does nothing, if one that is needed would be overwritten or is not there. Sizes are
- * in bytes. */
-int move(char *data, long batch, const int64_t *rows, long count, long parts, long part_size, long filled)
+/* Rows that take the place of others, in several arrays: number i of `count` becomes what number rows[i] of `batch`
+ * is, in each of `parts` pieces. Gives 0, and does nothing, if one that is needed would be overwritten or is not
+ * there. Sizes are in bytes. */
+int move(char *const *arrays, long many, long batch, const int64_t *rows, long count, long parts, long part_size,
+    long filled)
 {
     const long row_size = parts * part_size;
     for (long i = 0; i < count; i++) {
         const long from = rows[i];
         if (from < 0 || from >= batch || (from != i && from < count && rows[from] != from)) return 0;
     }
-    for (long i = 0; i < count; i++)
-        for (long part = 0; rows[i] != i && part < parts; part++)
-            memcpy(data + i * row_size + part * part_size, data + rows[i] * row_size + part * part_size, filled);
+    for (long a = 0; a < many; a++)
+        for (long i = 0; i < count; i++) {
+            char *to = arrays[a] + i * row_size;
+            const char *from = arrays[a] + rows[i] * row_size;
+            for (long part = 0; to != from && part < parts; part++)
+                memcpy(to + part * part_size, from + part * part_size, filled);
+        }
     return 1;
+}
+
+/* An order of the children of each sentence, both (sentences, width): a parent's first child has the place of its
+ * parent, and the others have the places that are left, first come, first served. */
+void settle(const int64_t *parents, int64_t *order, long sentences, long width)
+{
+    for (long s = 0; s < sentences; s++, parents += width, order += width) {
+        for (long place = 0; place < width; place++) order[place] = -1;
+        for (long child = width - 1; child >= 0; child--) order[parents[child]] = child; /* the first is the last */
+        for (long child = 0, place = 0; child < width; child++) {
+            if (order[parents[child]] == child) continue;
+            while (order[place] >= 0) place++;
+            order[place] = child;
+        }
+    }
 }
 
 /* What `kernels.py` and `packed_step.py` must agree with */

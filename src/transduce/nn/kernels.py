@@ -12,6 +12,7 @@ import shlex
 import stat
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -73,7 +74,8 @@ def library() -> ctypes.CDLL | None:
         found.attend.argtypes, found.attend.restype = [ctypes.POINTER(_Attention), count], None
         found.choose.argtypes, found.choose.restype = [ctypes.POINTER(_Choice), count], None
         found.step.argtypes = [*([pointer] * 4), count]
-        found.move.argtypes = [pointer, size, pointer, *([size] * 4)]
+        found.move.argtypes = [pointer, size, size, pointer, *([size] * 4)]
+        found.settle.argtypes, found.settle.restype = [pointer, pointer, size, size], None
         return found
     return None
 
@@ -232,18 +234,38 @@ def choose(logits: Tensor, sums: Tensor, count: int, silent: Tensor) -> tuple[Te
     return scores, parents, tokens
 
 
-def move_rows(held: Tensor, rows: Tensor, filled: int) -> bool:
-    """Make row i what row rows[i] is, in the first ``filled`` positions: held (batch, parts, length, width).
+def move_rows(arrays: Sequence[Tensor], rows: Tensor, filled: int) -> bool:
+    """Make row i what row rows[i] is, in the first ``filled`` positions of each of some arrays.
 
-    Whether that was done: if rows change places, for example, it is not.
+    The arrays are alike, (batch, parts, length, width). Gives whether that was done: if rows change places,
+    for example, it is not.
     """
-    if held.device.type != "cpu" or not held.is_contiguous() or (found := library()) is None:
+    shape, size = arrays[0].shape, arrays[0].element_size()
+    if (found := library()) is None or not all(
+        each.device.type == "cpu"
+        and each.is_contiguous()
+        and each.shape == shape
+        and each.element_size() == size
+        for each in arrays
+    ):
         return False
     rows = rows.long().contiguous()
-    batch, parts, length, width = held.shape
-    position = width * held.element_size()
+    batch, parts, length, width = shape
     done: int = found.move(
-        *(held.data_ptr(), batch, rows.data_ptr(), rows.size(0)),
-        *(parts, length * position, min(filled, length) * position),
+        (ctypes.c_void_p * len(arrays))(*(each.data_ptr() for each in arrays)),
+        *(len(arrays), batch, rows.data_ptr(), rows.size(0)),
+        *(parts, length * width * size, min(filled, length) * width * size),
     )
     return bool(done)
+
+
+def settle(parents: Tensor) -> Tensor:
+    """An order of children whose parents have these numbers, (sentences, width) each.
+
+    Each parent's first child has its parent's place, and the others those that are left. The library must be
+    there.
+    """
+    parents = parents.long().contiguous()
+    order = torch.empty_like(parents)
+    there().settle(parents.data_ptr(), order.data_ptr(), *parents.shape)
+    return order

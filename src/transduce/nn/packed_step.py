@@ -13,7 +13,7 @@ from transduce.nn.decoder import Decoder, DecoderLayer
 from transduce.nn.embedding import Embedding
 from transduce.nn.int8 import Int8Linear, Int8Output
 from transduce.nn.kernels import LANES, LONGEST, Map, library, there
-from transduce.nn.state import DecoderState, KeyValue
+from transduce.nn.state import DecoderState, KeyValue, KeyValueCache
 
 
 class _Norm(ctypes.Structure):
@@ -153,25 +153,34 @@ class PackedStep:
 
     def _past(self, state: DecoderState) -> "_Places":
         """Where a state's keys and values are, with room for one position more."""
-        first, places = state.caches[0], state.places
-        if isinstance(places, _Places) and places.first is first.held and first.length < places.capacity:
+        first, memory, places = state.caches[0], state.memory[0].key, state.places
+        if isinstance(places, _Places) and places.are_those_of(first, memory):
             return places
         like = KeyValue(*(part.expand(state.targets, -1, -1, -1) for part in self._like))
-        held = [
-            (*cache.room(like), *memory) for cache, memory in zip(state.caches, state.memory, strict=True)
-        ]
+        held = [(*cache.room(like), *seen) for cache, seen in zip(state.caches, state.memory, strict=True)]
         pointers = (_Past * len(held))(*(_Past(*(part.data_ptr() for part in parts)) for parts in held))
-        state.places = _Places(first.held, held[0][0].size(2), pointers)
+        state.places = _Places(held[0][0], memory, held[0][0].size(2), pointers)
         return state.places
 
 
 @dataclass(frozen=True)
 class _Places:
-    """Where the keys and values of a state are, for as long as ``first`` are those of its first layer."""
+    """Where the keys and values of a state are, for as long as its first layer's keys are these tensors."""
 
-    first: KeyValue | None
+    keys: Tensor  # of the targets
+    memory: Tensor  # of the sources
     capacity: int
     pointers: "ctypes.Array[_Past]"
+
+    def are_those_of(self, cache: KeyValueCache, memory: Tensor) -> bool:
+        """The first layer's, with room for one position more."""
+        held = cache.held
+        return (
+            held is not None
+            and held.key is self.keys
+            and memory is self.memory
+            and cache.length < self.capacity
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy of the state is elsewhere, and has none."""

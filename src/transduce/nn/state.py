@@ -1,5 +1,6 @@
 """What decoding remembers between steps; the caller holds it, the model does not."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,31 +22,34 @@ class KeyValue(NamedTuple):
         """The same, with heads that lie one after the other in memory."""
         return KeyValue(self.key.contiguous(), self.value.contiguous())
 
-    def select(self, rows: Tensor) -> "KeyValue":
-        """Keep these rows of the batch, in this order; a row may be taken several times.
 
-        What is there is overwritten, as far as it suffices: rows that stay where they are cost nothing.
-        """
-        return KeyValue(*(select_rows(part, rows) for part in self))
+def select_rows(arrays: Sequence[Tensor], rows: Tensor, filled: int | None = None) -> Sequence[Tensor]:
+    """Rows (rows,) of arrays that are alike, (batch, heads, length, width), moved inside them if possible.
 
-
-def select_rows(held: Tensor, rows: Tensor, filled: int | None = None) -> Tensor:
-    """Rows (rows,) of ``held`` (batch, heads, length, width), moved inside it if there is room.
-
-    Only the first ``filled`` positions count.
+    A row may be taken several times, and one that stays where it is costs nothing. Only the first ``filled``
+    positions count. Where there are as many rows as before, the arrays are the same ones.
     """
+    held = arrays[0]
     if len(rows) > len(held):
-        # What was set aside for positions to come stays empty, and takes no memory yet.
-        new = held.new_empty(len(rows), *held.shape[1:])
-        new[:, :, :filled] = held[:, :, :filled].index_select(0, rows)
-        return new
-    if move_rows(held, rows, held.size(2) if filled is None else filled):
-        return held[: len(rows)]
-    moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero().squeeze(1)
-    if len(moved):
-        part = held[:, :, :filled]
-        part[moved] = part[rows[moved]]
-    return held[: len(rows)]
+        return [_more_rows(each, rows, filled) for each in arrays]
+    if not move_rows(arrays, rows, held.size(2) if filled is None else filled):
+        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero().squeeze(1)
+        for part in (each[:, :, :filled] for each in arrays if len(moved)):
+            part[moved] = part[rows[moved]]
+    return arrays if len(rows) == len(held) else [each[: len(rows)] for each in arrays]
+
+
+def _more_rows(held: Tensor, rows: Tensor, filled: int | None) -> Tensor:
+    # What was set aside for positions to come stays empty, and takes no memory yet.
+    new = held.new_empty(len(rows), *held.shape[1:])
+    new[:, :, :filled] = held[:, :, :filled].index_select(0, rows)
+    return new
+
+
+def select_layers(layers: Sequence[KeyValue], rows: Tensor, filled: int | None = None) -> list[KeyValue]:
+    """The same of the keys and values of several layers."""
+    parts = (select_rows(alike, rows, filled) for alike in zip(*layers, strict=True))
+    return [KeyValue(*both) for both in zip(*parts, strict=True)]
 
 
 class KeyValueCache:
@@ -54,7 +58,7 @@ class KeyValueCache:
     def __init__(self, capacity: int) -> None:
         self.capacity = min(max(capacity, 1), ROOM)
         self.length = 0
-        self.held: KeyValue | None = None  # another object whenever it moves or has other rows
+        self.held: KeyValue | None = None  # other tensors whenever they are elsewhere or have other rows
 
     def append(self, new: KeyValue) -> KeyValue:
         """Add positions; gives all of them, as views."""
@@ -77,11 +81,6 @@ class KeyValueCache:
         assert self.held is not None  # noqa: S101
         return self.held
 
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order."""
-        if self.held is not None:
-            self.held = KeyValue(*(select_rows(part, rows, self.length) for part in self.held))
-
     def filled(self) -> KeyValue:
         """The keys and values so far, as views; there must be some."""
         assert self.held is not None  # noqa: S101
@@ -100,6 +99,14 @@ class KeyValueCache:
     def _empty_like(self, part: Tensor) -> Tensor:
         batch, heads, _, width = part.shape
         return part.new_empty(batch, heads, self.capacity, width)
+
+
+def select_caches(caches: Sequence[KeyValueCache], rows: Tensor) -> None:
+    """Keep these rows of the batch, in this order; the caches, one a layer, are equally long."""
+    filled = [(cache, cache.held) for cache in caches if cache.held is not None]
+    selected = select_layers([held for _, held in filled], rows, caches[0].length) if filled else []
+    for (cache, _), held in zip(filled, selected, strict=True):
+        cache.held = held
 
 
 @dataclass
@@ -131,10 +138,10 @@ class DecoderState:
         grid = rows if rows.dim() > 1 else rows[:, None]
         flat, sources = grid.flatten(), grid[:, 0] // self.width
         self.width = grid.size(1)
-        self.memory = [layer.select(sources) for layer in self.memory]
-        self.memory_mask = select_rows(self.memory_mask, sources)
-        for cache in self.caches:
-            cache.select(flat)
+        if not torch.equal(sources, torch.arange(len(self.memory_mask), device=sources.device)):
+            self.memory = select_layers(self.memory, sources)
+            (self.memory_mask,) = select_rows([self.memory_mask], sources)
+        select_caches(self.caches, flat)
 
 
 @dataclass
@@ -152,5 +159,4 @@ class TextState:
         flat = rows.flatten()
         self.seen, self.lengths = self.seen[flat], self.lengths[flat]
         self.pending = None if self.pending is None else self.pending[flat]
-        for cache in self.caches:
-            cache.select(flat)
+        select_caches(self.caches, flat)
