@@ -1,6 +1,9 @@
 """Small models for tests."""
 
+import ctypes
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,6 +11,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
+from torch import Tensor
 from torch.nn import functional
 
 from transduce.config import BertConfig, GptConfig, RnnConfig, TransformerConfig, Vocabulary
@@ -17,6 +21,7 @@ from transduce.models.build import build
 from transduce.models.gpt import Gpt
 from transduce.models.rnn import Rnn
 from transduce.models.transformer import Transformer
+from transduce.nn import kernels
 
 TOKENS = 20
 
@@ -135,3 +140,25 @@ class EvenPairs:
 
     def __len__(self) -> int:
         return len(self.source.lengths)
+
+
+def padded(lengths: list[int], seed: int = 0) -> Tensor:
+    """Sources of these lengths: (sources, the longest)."""
+    sources = random_tokens(len(lengths), max(lengths), seed=seed)
+    for row, length in enumerate(lengths):
+        sources[row, length:] = Vocabulary(source=TOKENS, target=TOKENS).pad
+    return sources
+
+
+@contextmanager
+def shared_by(threads: int) -> Iterator[None]:
+    """The kernels' work is done by several threads, however small it is."""
+    enough, before = ctypes.c_long.in_dll(kernels.there(), "enough"), torch.get_num_threads()
+    value = enough.value
+    enough.value = 1
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        enough.value = value
+        torch.set_num_threads(before)

@@ -40,7 +40,7 @@ def test_the_best_by_blocks_are_the_best(sentences, width, vocabulary, count, fo
 def test_a_first_child_has_its_parents_place(parents):
     parents = np.array(parents)
     order = _settle(parents)
-    with mock.patch.object(kernels, "library", lambda: None):
+    with mock.patch.object(kernels, "library", return_value=None):
         assert (_settle(parents) == order).all()
     for mine, moved in zip(parents.tolist(), order.tolist(), strict=True):
         assert sorted(moved) == [0, 1, 2, 3, 4]  # everyone has one place

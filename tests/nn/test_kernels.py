@@ -3,7 +3,6 @@
 import copy
 import ctypes
 import subprocess
-from contextlib import contextmanager
 
 import pytest
 import torch
@@ -11,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from transduce.nn import kernels
+from builders import shared_by
+from transduce.nn import kernels, packed
 from transduce.nn import packed_step as ps
 from transduce.nn.attention import scaled_dot_product_attention
 from transduce.nn.kernels import Map, PackedLinear
@@ -21,20 +21,6 @@ needs_library = pytest.mark.skipif(
     kernels.library() is None, reason="no compiler, or no processor with AVX-512 VNNI"
 )
 SEEDS = st.integers(0, 2**32 - 1)
-
-
-@contextmanager
-def shared_by(threads):
-    """However small the work is."""
-    enough, before = ctypes.c_long.in_dll(kernels.there(), "enough"), torch.get_num_threads()
-    value = enough.value
-    enough.value = 1
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        enough.value = value
-        torch.set_num_threads(before)
 
 
 def choose(logits, sums, count, silent):
@@ -214,7 +200,16 @@ def test_copies_compute_the_same():
 
 @needs_library
 def test_both_sides_mean_the_same_structures():
-    declared = (Map, kernels._Attention, kernels._Choice, ps._Norm, ps._Layer, ps._Past, ps._Step)
+    declared = (
+        Map,
+        kernels._Attention,
+        kernels._Choice,
+        packed.Norm,
+        packed.Layer,
+        packed.Stack,
+        ps._Past,
+        ps._Step,
+    )
     sizes = (ctypes.c_long * len(declared)).in_dll(kernels.there(), "sizes")
     assert list(sizes) == [ctypes.sizeof(one) for one in declared]
 

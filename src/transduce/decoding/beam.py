@@ -8,11 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transduce.config import Vocabulary
 from transduce.decoding.candidates import Chooser, choose_best, choose_next, no_numbers
 from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, Integers
 from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
-from transduce.decoding.rules import Rule, silent_tokens, unspeakable
+from transduce.decoding.rules import Rule, silent_tokens
 from transduce.decoding.trace import Trace, Tracer
 from transduce.errors import ConfigError
 from transduce.models.protocol import SequenceModel
@@ -54,6 +53,7 @@ def beam_search(
     search = _Search(beams, real, eos, max_lengths, beam, count, penalty, coverage, complete, exact)
     state = model.start(model.encode(source), max(max_lengths, default=1))
     last = source.new_full((len(source),), model.vocabulary.bos)
+    silent = source.new_tensor(silent_tokens(model.vocabulary))
     while beams.sentences:
         seen: list[Tensor] | None = [] if coverage else None
         logits = model.step(last, state, seen).float().view(*beams.sums.shape, -1)
@@ -61,7 +61,7 @@ def beam_search(
             beams.coverage = beams.coverage + _mean_attention(seen).view_as(beams.coverage)
         # Each hypothesis ends in one way: enough of these do not.
         wanted = min(2 * beam, logits.size(1) * logits.size(2))
-        chosen = _choose(logits, beams, wanted, model.vocabulary, rules, choose)
+        chosen = _choose(logits, beams, wanted, silent, rules, choose)
         origins = search.extend(chosen, tracer)
         last = beams.last(source.device)
         if origins is not None:
@@ -70,14 +70,14 @@ def beam_search(
 
 
 def _choose(
-    logits: Tensor, beams: Beams, count: int, vocabulary: Vocabulary, rules: Sequence[Rule], choose: Chooser
+    logits: Tensor, beams: Beams, count: int, silent: Tensor, rules: Sequence[Rule], choose: Chooser
 ) -> Candidates:
     """By the kernel, where nothing but the model has a say."""
     if not rules and choose is choose_best and kernels.can_choose(logits, count):
-        chosen = choose_next(logits, beams, count, torch.tensor(silent_tokens(vocabulary)))
+        chosen = choose_next(logits, beams, count, silent)
     else:
-        scores = logits.log_softmax(dim=-1)
-        for rule in (unspeakable(vocabulary), *rules):
+        scores = logits.log_softmax(dim=-1).index_fill_(2, silent, -torch.inf)
+        for rule in rules:
             rule(scores, beams)
         chosen = choose(scores, beams, count)
     if np.isnan(chosen.sums).any():

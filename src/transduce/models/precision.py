@@ -15,6 +15,7 @@ from transduce.models.protocol import Precision
 from transduce.models.transformer import Transformer
 from transduce.nn.embedding import Embedding
 from transduce.nn.int8 import Int8Linear, Int8Output, round_linear_maps
+from transduce.nn.packed_encoder import PackedEncoder
 from transduce.nn.packed_step import PackedStep
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -42,6 +43,7 @@ def in_precision(model: ModelT, precision: Precision) -> ModelT:
         for child in model.children():
             round_linear_maps(child, seven_bits=seven_bits)
         if isinstance(model, Transformer):
+            model.fast_encoder = PackedEncoder.of(model.encoder)
             model.fast_step = PackedStep.of(
                 model.target_embedding, model.target_positions, model.decoder, model.output
             )

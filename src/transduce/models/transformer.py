@@ -18,6 +18,7 @@ from transduce.nn.feed_forward import FeedForward
 from transduce.nn.hashed import HashedSelfAttention
 from transduce.nn.low_rank import LowRankSelfAttention
 from transduce.nn.masks import causal_mask, padding_mask
+from transduce.nn.packed_encoder import PackedEncoder
 from transduce.nn.packed_step import PackedStep
 from transduce.nn.positional import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions
 from transduce.nn.residual import Residual
@@ -53,7 +54,8 @@ class Transformer(Model):
         self.target_positions = _positions(config)
         self.dropout = Dropout(config.dropout)
         self.encoder, self.decoder = _stacks(config)
-        self.fast_step: PackedStep | None = None  # another way to compute `step`
+        self.fast_encoder: PackedEncoder | None = None  # other ways to compute `encode` and `step`
+        self.fast_step: PackedStep | None = None
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Source (batch, source) and target (batch, target) tokens → logits (batch, target, vocabulary).
@@ -66,6 +68,9 @@ class Transformer(Model):
         """Read the source: (batch, source). The attention weights are added to ``weights``, if given."""
         mask = padding_mask(source, self.vocabulary.pad)
         x = self.dropout(self.source_positions(self.source_embedding(source)))
+        fast = self.fast_encoder
+        if fast and weights is None and not self.training and fast.fits(mask):
+            return Memory(fast(x, mask), mask)
         return Memory(self.encoder(x, mask, None if weights is None else weights.encoder), mask)
 
     def decode(self, target: Tensor, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:

@@ -6,6 +6,7 @@ With a causal mask, and caches for what came before, the same stack is a decoder
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from transduce.nn.attention import MultiHeadAttention, SelfAttention
@@ -13,6 +14,8 @@ from transduce.nn.feed_forward import FeedForward
 from transduce.nn.padding import Unpadded
 from transduce.nn.residual import Residual
 from transduce.nn.state import KeyValueCache
+
+WORTH = 0.9  # share of real tokens below which padding costs more than the way there and back
 
 
 class EncoderLayer(nn.Module):
@@ -76,6 +79,15 @@ class Encoder(nn.Module):
         return tokens.put_back(memory) if tokens else memory
 
     def _tokens(self, mask: Tensor | None) -> Unpadded | None:
-        """Those of a batch with much padding, if nothing but full attention looks beyond a token."""
-        full = all(type(layer.self_attention) is SelfAttention for layer in self.layers)
-        return Unpadded.of(mask) if full and mask is not None else None
+        """Those of a batch with much padding, where nothing but full attention looks beyond a token.
+
+        Only if nothing is learned or compiled, and on CPUs: a GPU would have to wait for the count.
+        """
+        if mask is None or mask.device.type != "cpu" or mask.size(0) == 1 or mask.shape[1:-1] != (1, 1):
+            return None
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return None
+        if any(type(layer.self_attention) is not SelfAttention for layer in self.layers):
+            return None
+        tokens = Unpadded.of(mask)
+        return tokens if tokens.share < WORTH else None

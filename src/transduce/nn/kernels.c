@@ -1,4 +1,4 @@
-/* The inner loops of decoding, for processors that multiply 8-bit numbers 64 at a time (AVX-512 VNNI).
+/* The inner loops of encoding and decoding, for processors that multiply 8-bit numbers 64 at a time (AVX-512 VNNI).
  *
  * Each function computes what a line of Python says elsewhere, which it is tested against; `kernels.py` has
  * this file compiled and calls it. Arrays are rows of numbers one after the other unless there are strides.
@@ -310,43 +310,41 @@ void attend(const Attention *attention, int threads)
     in_shares(some_sequences, a, a->batch, a->batch * a->heads * a->queries * a->length * (a->d_k + a->d_v), threads);
 }
 
-/* One token more of every target: embedding, decoder and output (`Transformer.step`) */
+/* Layers of an encoder or a decoder, and what surrounds their sub-layers (`Residual`) */
 
 typedef struct {
     const float *weight, *bias;
 } Norm;
 
 typedef struct {
-    Map own, own_output, query, memory_output, inner, outer;
-    Norm around_own, around_memory, around_feed_forward;
+    Map own, own_output, query, memory_output, inner, outer; /* an encoder's layer has no third and fourth, */
+    Norm around_own, around_memory, around_feed_forward;     /* and no second */
 } Layer;
-
-typedef struct {
-    float *key, *value; /* (targets, heads, capacity, d_k or d_v): of the target so far */
-    const float *memory_key, *memory_value; /* (sources, heads, source, d_k or d_v) */
-} Past;
 
 typedef struct {
     const Layer *layers;
     const Norm *final; /* or NULL */
-    const Map *output;
-    const float *embedding; /* (vocabulary, d_model) */
-    const float *position;  /* (d_model), of the one that is read */
-    const uint8_t *mask;    /* (sources, source) */
-    int64_t vocabulary, depth, sources, width, heads, d_model, d_ff, d_k, d_v;
-    int64_t capacity, length, source; /* positions there is room for, that were read, of the sources */
-    float scale, epsilon;
+    int64_t depth, heads, d_model, d_ff, d_k, d_v;
+    float epsilon;
     int32_t pre;
-} Step;
+} Stack;
 
-/* x (targets, d_model); gives 0 if there is no such token */
-static int embed(const Step *s, const int64_t *tokens, float *x, long targets)
+typedef struct { /* what is computed with, a row for each token */
+    float *x, *normed; /* d_model */
+    float *wide, *narrow;
+} Room;
+
+static int make_room(const Stack *s, long rows, Room *room)
 {
-    for (long t = 0; t < targets; t++, x += s->d_model) {
-        if (tokens[t] < 0 || tokens[t] >= s->vocabulary) return 0;
-        const float *row = s->embedding + tokens[t] * s->d_model;
-        for (long i = 0; i < s->d_model; i++) x[i] = row[i] * s->scale + s->position[i];
-    }
+    const long keys = s->heads * s->d_k, values = s->heads * s->d_v;
+    const long narrowest = values > s->d_model ? values : s->d_model;
+    long widest = 2 * keys + values > s->d_ff ? 2 * keys + values : s->d_ff;
+    if (widest < s->d_model) widest = s->d_model;
+    room->x = malloc((rows * (2 * s->d_model + widest + narrowest) + 1) * sizeof(float));
+    if (!room->x) return 0;
+    room->normed = room->x + rows * s->d_model;
+    room->wide = room->normed + rows * s->d_model;
+    room->narrow = room->wide + rows * widest;
     return 1;
 }
 
@@ -372,47 +370,141 @@ static void normalise(const Norm *norm, const float *x, float *y, long rows, lon
     }
 }
 
-/* What a sub-layer reads, and what becomes of what it says: `Residual` */
+/* What a sub-layer reads, and what becomes of what it says */
 
-static const float *before(const Step *s, const Norm *norm, const float *x, float *normed, long targets)
+static const float *before(const Stack *s, const Norm *norm, const Room *room, long rows)
 {
-    if (!s->pre) return x;
-    normalise(norm, x, normed, targets, s->d_model, s->epsilon);
-    return normed;
+    if (!s->pre) return room->x;
+    normalise(norm, room->x, room->normed, rows, s->d_model, s->epsilon);
+    return room->normed;
 }
 
-static void after(const Step *s, const Norm *norm, float *x, const float *said, long targets)
+static void after(const Stack *s, const Norm *norm, const Room *room, const float *said, long rows)
 {
-    for (long i = 0; i < targets * s->d_model; i++) x[i] += said[i];
-    if (!s->pre) normalise(norm, x, x, targets, s->d_model, s->epsilon);
+    for (long i = 0; i < rows * s->d_model; i++) room->x[i] += said[i];
+    if (!s->pre) normalise(norm, room->x, room->x, rows, s->d_model, s->epsilon);
+}
+
+static int feed_forward(const Stack *s, const Layer *layer, const Room *room, long rows, int threads)
+{
+    const float *in = before(s, &layer->around_feed_forward, room, rows);
+    if (!apply(&layer->inner, in, room->wide, rows, 1, threads)) return 0;
+    if (!apply(&layer->outer, room->wide, room->narrow, rows, 0, threads)) return 0;
+    after(s, &layer->around_feed_forward, room, room->narrow, rows);
+    return 1;
+}
+
+/* Sources of different lengths, one after the other (`Encoder`): no padding is ever computed */
+
+typedef struct {
+    Attention first; /* as if there were but the first token */
+    const int64_t *begins;
+} Sources;
+
+static void some_sources(const void *job, long begin, long end)
+{
+    const Sources *sources = job;
+    for (long i = begin; i < end; i++) {
+        Attention own = sources->first;
+        const long token = sources->begins[i], row = own.query_strides[2];
+        own.length = own.queries = sources->begins[i + 1] - token;
+        own.query += token * row;
+        own.key += token * row;
+        own.value += token * row;
+        own.out += token * own.heads * own.d_v;
+        some_sequences(&own, 0, 1);
+    }
+}
+
+/* x (tokens, d_model) in, memory (tokens, d_model) out; source i is from begins[i] to begins[i + 1] */
+int encode(const Stack *s, const int64_t *begins, long sources, const float *x, float *memory, int threads)
+{
+    const long tokens = begins[sources], keys = s->heads * s->d_k, values = s->heads * s->d_v;
+    const long row = 2 * keys + values;
+    Room room;
+    if (!make_room(s, tokens, &room)) return 0;
+    memcpy(room.x, x, tokens * s->d_model * sizeof(float));
+    const Sources all = {
+        .first = {
+            .query = room.wide, .key = room.wide + keys, .value = room.wide + 2 * keys, .out = room.narrow,
+            .batch = 1, .heads = s->heads, .d_k = s->d_k, .d_v = s->d_v,
+            .query_strides = {0, s->d_k, row}, .key_strides = {0, s->d_k, row}, .value_strides = {0, s->d_v, row},
+            .scale = 1 / sqrtf((float)s->d_k),
+        },
+        .begins = begins,
+    };
+    const long products = sources ? tokens * (tokens / sources) * (keys + values) : 0; /* about */
+    int ok = 1;
+    for (long l = 0; ok && l < s->depth; l++) {
+        const Layer *layer = s->layers + l;
+        const float *in = before(s, &layer->around_own, &room, tokens);
+        ok = apply(&layer->own, in, room.wide, tokens, 0, threads);
+        if (ok) in_shares(some_sources, &all, sources, products, threads);
+        ok = ok && apply(&layer->own_output, room.narrow, room.wide, tokens, 0, threads);
+        if (ok) after(s, &layer->around_own, &room, room.wide, tokens);
+        ok = ok && feed_forward(s, layer, &room, tokens, threads);
+    }
+    if (s->final)
+        normalise(s->final, room.x, memory, tokens, s->d_model, s->epsilon);
+    else
+        memcpy(memory, room.x, tokens * s->d_model * sizeof(float));
+    free(room.x);
+    return ok;
+}
+
+/* One token more of every target: embedding, decoder and output (`Transformer.step`) */
+
+typedef struct {
+    float *key, *value; /* (targets, heads, capacity, d_k or d_v): of the target so far */
+    const float *memory_key, *memory_value; /* (sources, heads, source, d_k or d_v) */
+} Past;
+
+typedef struct {
+    Stack stack;
+    const Map *output;
+    const float *embedding; /* (vocabulary, d_model) */
+    const float *position;  /* (d_model), of the one that is read */
+    const uint8_t *mask;    /* (sources, source) */
+    int64_t vocabulary, sources, width;
+    int64_t capacity, length, source; /* positions there is room for, that were read, of the sources */
+    float scale;
+} Step;
+
+/* x (targets, d_model); gives 0 if there is no such token */
+static int embed(const Step *s, const int64_t *tokens, float *x, long targets)
+{
+    const long width = s->stack.d_model;
+    for (long t = 0; t < targets; t++, x += width) {
+        if (tokens[t] < 0 || tokens[t] >= s->vocabulary) return 0;
+        const float *row = s->embedding + tokens[t] * width;
+        for (long i = 0; i < width; i++) x[i] = row[i] * s->scale + s->position[i];
+    }
+    return 1;
 }
 
 /* Keys and values, behind the queries in each row, take their place among those of the target so far. */
 static void remember(const Step *s, const Past *past, const float *rows, long targets)
 {
-    const long keys = s->heads * s->d_k, values = s->heads * s->d_v;
-    for (long t = 0; t < targets; t++, rows += 2 * keys + values)
-        for (long h = 0; h < s->heads; h++) {
-            const long place = (t * s->heads + h) * s->capacity + s->length;
-            memcpy(past->key + place * s->d_k, rows + keys + h * s->d_k, s->d_k * sizeof(float));
-            memcpy(past->value + place * s->d_v, rows + 2 * keys + h * s->d_v, s->d_v * sizeof(float));
+    const long heads = s->stack.heads, d_k = s->stack.d_k, d_v = s->stack.d_v;
+    for (long t = 0; t < targets; t++, rows += heads * (2 * d_k + d_v))
+        for (long h = 0; h < heads; h++) {
+            const long place = (t * heads + h) * s->capacity + s->length;
+            memcpy(past->key + place * d_k, rows + (heads + h) * d_k, d_k * sizeof(float));
+            memcpy(past->value + place * d_v, rows + 2 * heads * d_k + h * d_v, d_v * sizeof(float));
         }
 }
 
 enum { DONE, NO_MEMORY, NO_SUCH_TOKEN };
 
 /* tokens (targets) in, logits (targets, vocabulary) out */
-int step(const Step *s, const Past *pasts, const int64_t *tokens, float *logits, int threads)
+int step(const Step *step, const Past *pasts, const int64_t *tokens, float *logits, int threads)
 {
-    const long targets = s->sources * s->width, keys = s->heads * s->d_k, values = s->heads * s->d_v;
-    const long narrowest = values > s->d_model ? values : s->d_model;
-    long widest = 2 * keys + values > s->d_ff ? 2 * keys + values : s->d_ff;
-    if (widest < s->d_model) widest = s->d_model;
-    float *x = malloc((targets * (2 * s->d_model + widest + narrowest) + 1) * sizeof(float));
-    if (!x) return NO_MEMORY;
-    float *normed = x + targets * s->d_model, *wide = normed + targets * s->d_model, *narrow = wide + targets * widest;
-    if (!embed(s, tokens, x, targets)) {
-        free(x);
+    const Stack *s = &step->stack;
+    const long targets = step->sources * step->width, keys = s->heads * s->d_k, values = s->heads * s->d_v;
+    Room room;
+    if (!make_room(s, targets, &room)) return NO_MEMORY;
+    if (!embed(step, tokens, room.x, targets)) {
+        free(room.x);
         return NO_SUCH_TOKEN;
     }
     int ok = 1;
@@ -420,44 +512,42 @@ int step(const Step *s, const Past *pasts, const int64_t *tokens, float *logits,
         const Layer *layer = s->layers + l;
         const Past *past = pasts + l;
 
-        const float *in = before(s, &layer->around_own, x, normed, targets);
-        ok = ok && apply(&layer->own, in, wide, targets, 0, threads);
-        remember(s, past, wide, targets);
+        const float *in = before(s, &layer->around_own, &room, targets);
+        ok = ok && apply(&layer->own, in, room.wide, targets, 0, threads);
+        remember(step, past, room.wide, targets);
         const Attention own = {
-            .query = wide, .key = past->key, .value = past->value, .out = narrow,
-            .batch = targets, .heads = s->heads, .queries = 1, .length = s->length + 1, .d_k = s->d_k, .d_v = s->d_v,
+            .query = room.wide, .key = past->key, .value = past->value, .out = room.narrow,
+            .batch = targets, .heads = s->heads, .queries = 1, .length = step->length + 1, .d_k = s->d_k, .d_v = s->d_v,
             .query_strides = {2 * keys + values, s->d_k, 0},
-            .key_strides = {s->heads * s->capacity * s->d_k, s->capacity * s->d_k, s->d_k},
-            .value_strides = {s->heads * s->capacity * s->d_v, s->capacity * s->d_v, s->d_v},
+            .key_strides = {step->capacity * keys, step->capacity * s->d_k, s->d_k},
+            .value_strides = {step->capacity * values, step->capacity * s->d_v, s->d_v},
             .scale = 1 / sqrtf((float)s->d_k),
         };
         attend(&own, threads);
-        ok = ok && apply(&layer->own_output, narrow, wide, targets, 0, threads);
-        after(s, &layer->around_own, x, wide, targets);
+        ok = ok && apply(&layer->own_output, room.narrow, room.wide, targets, 0, threads);
+        after(s, &layer->around_own, &room, room.wide, targets);
 
-        in = before(s, &layer->around_memory, x, normed, targets);
-        ok = ok && apply(&layer->query, in, wide, targets, 0, threads);
+        in = before(s, &layer->around_memory, &room, targets);
+        ok = ok && apply(&layer->query, in, room.wide, targets, 0, threads);
         const Attention memory = {
-            .query = wide, .key = past->memory_key, .value = past->memory_value, .mask = s->mask, .out = narrow,
-            .batch = s->sources, .heads = s->heads, .queries = s->width, .length = s->source,
+            .query = room.wide, .key = past->memory_key, .value = past->memory_value, .mask = step->mask,
+            .out = room.narrow,
+            .batch = step->sources, .heads = s->heads, .queries = step->width, .length = step->source,
             .d_k = s->d_k, .d_v = s->d_v,
-            .query_strides = {s->width * keys, s->d_k, keys},
-            .key_strides = {s->heads * s->source * s->d_k, s->source * s->d_k, s->d_k},
-            .value_strides = {s->heads * s->source * s->d_v, s->source * s->d_v, s->d_v},
+            .query_strides = {step->width * keys, s->d_k, keys},
+            .key_strides = {step->source * keys, step->source * s->d_k, s->d_k},
+            .value_strides = {step->source * values, step->source * s->d_v, s->d_v},
             .scale = own.scale,
         };
         attend(&memory, threads);
-        ok = ok && apply(&layer->memory_output, narrow, wide, targets, 0, threads);
-        after(s, &layer->around_memory, x, wide, targets);
+        ok = ok && apply(&layer->memory_output, room.narrow, room.wide, targets, 0, threads);
+        after(s, &layer->around_memory, &room, room.wide, targets);
 
-        in = before(s, &layer->around_feed_forward, x, normed, targets);
-        ok = ok && apply(&layer->inner, in, wide, targets, 1, threads);
-        ok = ok && apply(&layer->outer, wide, narrow, targets, 0, threads);
-        after(s, &layer->around_feed_forward, x, narrow, targets);
+        ok = ok && feed_forward(s, layer, &room, targets, threads);
     }
-    if (s->final) normalise(s->final, x, x, targets, s->d_model, s->epsilon);
-    ok = ok && apply(s->output, x, logits, targets, 0, threads);
-    free(x);
+    if (s->final) normalise(s->final, room.x, room.x, targets, s->d_model, s->epsilon);
+    ok = ok && apply(step->output, room.x, logits, targets, 0, threads);
+    free(room.x);
     return ok ? DONE : NO_MEMORY;
 }
 
@@ -573,5 +663,6 @@ void settle(const int64_t *parents, int64_t *order, long sentences, long width)
     }
 }
 
-/* What `kernels.py` and `packed_step.py` must agree with */
-const long sizes[] = {sizeof(Map), sizeof(Attention), sizeof(Choice), sizeof(Norm), sizeof(Layer), sizeof(Past), sizeof(Step)};
+/* What Python must agree with */
+const long sizes[] = {sizeof(Map), sizeof(Attention), sizeof(Choice), sizeof(Norm), sizeof(Layer), sizeof(Stack),
+    sizeof(Past), sizeof(Step)};

@@ -1,4 +1,4 @@
-"""Decoding's inner loops in C, where there is a compiler and a processor for them; torch does it elsewhere.
+"""Inner loops in C, where there is a compiler and a processor for them; torch does it elsewhere.
 
 `kernels.c` is compiled when it is first needed, which takes a second, and kept in the user's cache. To do
 without: ``TRANSDUCE_KERNELS=off``.
@@ -73,6 +73,7 @@ def library() -> ctypes.CDLL | None:
         found.linear.argtypes = [ctypes.POINTER(Map), pointer, pointer, size, count]
         found.attend.argtypes, found.attend.restype = [ctypes.POINTER(_Attention), count], None
         found.choose.argtypes, found.choose.restype = [ctypes.POINTER(_Choice), count], None
+        found.encode.argtypes = [pointer, pointer, size, pointer, pointer, count]
         found.step.argtypes = [*([pointer] * 4), count]
         found.move.argtypes = [pointer, size, size, pointer, *([size] * 4)]
         found.settle.argtypes, found.settle.restype = [pointer, pointer, size, size], None

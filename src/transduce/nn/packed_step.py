@@ -8,23 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transduce.nn.attention import SelfAttention
-from transduce.nn.decoder import Decoder, DecoderLayer
+from transduce.nn.decoder import Decoder
 from transduce.nn.embedding import Embedding
-from transduce.nn.int8 import Int8Linear, Int8Output
-from transduce.nn.kernels import LANES, LONGEST, Map, library, there
+from transduce.nn.int8 import Int8Output
+from transduce.nn.kernels import LONGEST, there
+from transduce.nn.packed import PackedStack, Stack, floats
 from transduce.nn.state import DecoderState, KeyValue, KeyValueCache
-
-
-class _Norm(ctypes.Structure):
-    _fields_ = (("weight", ctypes.c_void_p), ("bias", ctypes.c_void_p))
-
-
-class _Layer(ctypes.Structure):
-    _fields_ = (
-        *((name, Map) for name in ("own", "own_output", "query", "memory_output", "inner", "outer")),
-        *((f"around_{name}", _Norm) for name in ("own", "memory", "feed_forward")),
-    )
 
 
 class _Past(ctypes.Structure):
@@ -33,15 +22,11 @@ class _Past(ctypes.Structure):
 
 class _Step(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("layers", "final", "output", "embedding", "position", "mask")),
-        *(
-            (name, ctypes.c_int64)
-            for name in ("vocabulary", "depth", "sources", "width", "heads", "d_model", "d_ff", "d_k", "d_v")
-        ),
+        ("stack", Stack),
+        *((name, ctypes.c_void_p) for name in ("output", "embedding", "position", "mask")),
+        *((name, ctypes.c_int64) for name in ("vocabulary", "sources", "width")),
         *((name, ctypes.c_int64) for name in ("capacity", "length", "source")),
         ("scale", ctypes.c_float),
-        ("epsilon", ctypes.c_float),
-        ("pre", ctypes.c_int32),
     )
 
 
@@ -52,22 +37,18 @@ class PackedStep:
     """A model's step, from tokens to logits, of parts that must stay as they are; see `of`."""
 
     def __init__(
-        self, embedding: Embedding, positions: nn.Module, decoder: Decoder, output: Int8Output
+        self, embedding: Embedding, positions: nn.Module, stack: PackedStack, output: Int8Output
     ) -> None:
-        self._parts = embedding, positions, decoder, output
+        self._parts = embedding, positions, stack, output
 
     @classmethod
     def of(
         cls, embedding: Embedding, positions: nn.Module, decoder: Decoder, output: nn.Module
     ) -> "PackedStep | None":
         """If the parts are such as the kernel knows."""
-        known = (
-            library() is not None
-            and all(map(_suits, decoder.layers))
-            and len(set(map(_sizes, decoder.layers))) == 1
-        )
-        if known and isinstance(output, Int8Output) and output.packed is not None:
-            return cls(embedding, positions, decoder, output)
+        stack = PackedStack.of(decoder.layers, decoder.final_norm)
+        if stack and isinstance(output, Int8Output) and output.packed is not None:
+            return cls(embedding, positions, stack, output)
         return None
 
     def __getstate__(self) -> dict[str, object]:
@@ -77,39 +58,25 @@ class PackedStep:
     @cached_property
     def _like(self) -> KeyValue:
         """Keys and values of one target, and no position of it."""
-        attention = self._parts[2].layers[0].self_attention
-        return KeyValue(*(torch.empty(1, attention.heads, 0, d) for d in (attention.d_k, attention.d_v)))
+        stack = self._parts[2].stack
+        return KeyValue(*(torch.empty(1, stack.heads, 0, d) for d in (stack.d_k, stack.d_v)))
 
     @cached_property
-    def _held(self) -> tuple[Any, ...]:
-        """What is pointed at, for as long as it is."""
-        embedding, _, decoder, _ = self._parts
-        final, weights = decoder.final_norm, [_floats(embedding.weight)]
-        layers = (_Layer * len(decoder.layers))(*(_layer(layer, weights) for layer in decoder.layers))
-        return layers, _norm(final, weights) if isinstance(final, nn.LayerNorm) else None, weights
+    def _rows(self) -> Tensor:
+        """The embedding of every token, for as long as it is pointed at."""
+        return floats(self._parts[0].weight)
 
     @cached_property
     def _step(self) -> _Step:
         """All that is the same in every step."""
-        (embedding, _, decoder, output), (layers, final, (rows, *_)) = self._parts, self._held
-        first = decoder.layers[0]
-        around, attention = first.around_self_attention, first.self_attention
+        embedding, _, stack, output = self._parts
         assert output.packed is not None  # noqa: S101
         return _Step(
-            layers=ctypes.addressof(layers),
-            final=None if final is None else ctypes.addressof(final),
+            stack=stack.stack,
             output=ctypes.addressof(output.packed.map),
-            embedding=rows.data_ptr(),
-            vocabulary=len(rows),
-            depth=len(decoder.layers),
-            heads=attention.heads,
-            d_model=rows.size(1),
-            d_ff=layers[0].inner.d_out,
-            d_k=attention.d_k,
-            d_v=attention.d_v,
+            embedding=self._rows.data_ptr(),
+            vocabulary=len(self._rows),
             scale=embedding.scale,
-            epsilon=around.norm.eps,
-            pre=around.pre,
         )
 
     @cached_property
@@ -148,7 +115,7 @@ class PackedStep:
         if found is None:
             embedding, positions, *_ = self._parts
             nothing = embedding.weight.new_zeros(1, 1, embedding.weight.size(1))
-            found = self._positions[number] = _floats(positions(nothing, number)[0, 0])
+            found = self._positions[number] = floats(positions(nothing, number)[0, 0])
         return found
 
     def _past(self, state: DecoderState) -> "_Places":
@@ -185,50 +152,3 @@ class _Places:
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy of the state is elsewhere, and has none."""
         return type(None), ()
-
-
-def _suits(layer: DecoderLayer) -> bool:
-    attention = layer.self_attention
-    return (
-        type(attention) is SelfAttention
-        and attention.rotary is None
-        and attention.d_k % LANES == 0
-        and attention.d_v % LANES == 0
-        and layer.feed_forward.activation == "relu"
-        and all(isinstance(part, Int8Linear) and part.packed is not None for part in _maps(layer))
-    )
-
-
-def _sizes(layer: DecoderLayer) -> tuple[object, ...]:
-    attention, around = layer.self_attention, layer.around_self_attention
-    shapes = [getattr(part, "shape", None) for part in _maps(layer)]
-    return (*shapes, attention.heads, attention.d_k, attention.d_v, around.pre, around.norm.eps)
-
-
-def _maps(layer: DecoderLayer) -> list[nn.Module]:
-    """The linear maps of a step, in the order of their use; the source's keys and values are there before."""
-    own, memory, feed_forward = layer.self_attention, layer.memory_attention, layer.feed_forward
-    assert isinstance(own, SelfAttention)  # noqa: S101
-    return [
-        *(own.query_key_value, own.output),
-        *(memory.query, memory.output),
-        *(feed_forward.inner, feed_forward.outer),
-    ]
-
-
-def _layer(layer: DecoderLayer, held: list[Tensor]) -> _Layer:
-    packed = [part.packed for part in _maps(layer) if isinstance(part, Int8Linear)]
-    residuals = (layer.around_self_attention, layer.around_memory_attention, layer.around_feed_forward)
-    return _Layer(
-        *(part.map for part in packed if part is not None), *(_norm(each.norm, held) for each in residuals)
-    )
-
-
-def _norm(norm: nn.LayerNorm, held: list[Tensor]) -> _Norm:
-    weight, bias = _floats(norm.weight), _floats(norm.bias)
-    held += [weight, bias]
-    return _Norm(weight.data_ptr(), bias.data_ptr())
-
-
-def _floats(part: Tensor) -> Tensor:
-    return part.detach().float().contiguous()

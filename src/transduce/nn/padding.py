@@ -2,10 +2,7 @@
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
-
-WORTH = 0.9  # share of real tokens below which the others cost more than the way there and back
 
 
 class Unpadded(NamedTuple):
@@ -16,17 +13,14 @@ class Unpadded(NamedTuple):
     length: int
 
     @classmethod
-    def of(cls, mask: Tensor) -> "Unpadded | None":
-        """By a mask of keys, (batch, 1, 1, length), if it hides enough.
+    def of(cls, mask: Tensor) -> "Unpadded":
+        """By a mask of keys, (batch, 1, 1, length)."""
+        return cls(mask.flatten().nonzero().squeeze(1), len(mask), mask.size(3))
 
-        Only where nothing is learned or compiled, and on CPUs: a GPU would have to wait for the count.
-        """
-        if mask.dim() != 4 or mask.size(0) < 2 or mask.shape[1:3] != (1, 1):
-            return None
-        if mask.device.type != "cpu" or torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return None
-        places = mask.flatten().nonzero().squeeze(1)
-        return cls(places, len(mask), mask.size(3)) if len(places) < WORTH * mask.numel() else None
+    @property
+    def share(self) -> float:
+        """How much of the batch is no padding."""
+        return len(self.places) / max(1, self.batch * self.length)
 
     def take(self, x: Tensor) -> Tensor:
         """(batch, length, width) → (1, tokens, width)."""
@@ -34,5 +28,6 @@ class Unpadded(NamedTuple):
 
     def put_back(self, x: Tensor) -> Tensor:
         """(1, tokens, width) → (batch, length, width), with zeros for padding."""
-        padded = x.new_zeros(self.batch * self.length, x.size(-1))
-        return padded.index_copy_(0, self.places, x[0]).view(self.batch, self.length, -1)
+        padded = x.new_zeros(self.batch, self.length, x.size(-1))
+        padded.flatten(0, 1).index_copy_(0, self.places, x[0])  # a view
+        return padded
