@@ -224,6 +224,8 @@ typedef struct {
     const float *query, *key, *value;
     const uint8_t *mask; /* (batch, length), 0 where nobody may attend; or NULL */
     float *out;          /* (batch, queries, heads, d_v) */
+    const int64_t *rows; /* (batch, known): in which row of keys and values the first positions are, */
+    int64_t known;       /* where those after them are in the row of their own number */
     int64_t batch, heads, queries, length, d_k, d_v; /* widths are multiples of LANES */
     int64_t query_strides[3], key_strides[3], value_strides[3]; /* of batch, heads, positions */
     float scale;
@@ -259,17 +261,17 @@ static void weigh(float *scores, long length, const uint8_t *mask)
     }
 }
 
-static inline __attribute__((always_inline)) void mix(const int vectors, const float *weights, long length,
-    const float *value, long stride, float *out)
+static inline __attribute__((always_inline)) void mix(const int vectors, const float *weights, const Attention *a,
+    const float *value, const long *rows, float *out)
 {
     __m512 sums[VECTORS];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; v++) sums[v] = _mm512_setzero_ps();
-    for (long l = 0; l < length; l++) {
+    for (long l = 0; l < a->length; l++) {
         const __m512 weight = _mm512_set1_ps(weights[l]);
+        const float *its = value + rows[l] * a->value_strides[0] + l * a->value_strides[2];
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++)
-            sums[v] = _mm512_fmadd_ps(weight, _mm512_loadu_ps(value + l * stride + v * LANES), sums[v]);
+        for (int v = 0; v < vectors; v++) sums[v] = _mm512_fmadd_ps(weight, _mm512_loadu_ps(its + v * LANES), sums[v]);
     }
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; v++) _mm512_storeu_ps(out + v * LANES, sums[v]);
@@ -279,29 +281,30 @@ static void some_sequences(const void *job, long begin, long end)
 {
     const Attention *a = job;
     float weights[a->length + 1]; /* a few thousand at most: `kernels.py` sees to that */
-    for (long b = begin; b < end; b++)
+    long rows[a->length + 1];
+    for (long b = begin; b < end; b++) {
+        for (long l = 0; l < a->length; l++) rows[l] = l < a->known ? a->rows[b * a->known + l] : b;
         for (long h = 0; h < a->heads; h++) {
-            const float *key = a->key + b * a->key_strides[0] + h * a->key_strides[1];
-            const float *value = a->value + b * a->value_strides[0] + h * a->value_strides[1];
+            const float *key = a->key + h * a->key_strides[1], *value = a->value + h * a->value_strides[1];
             for (long q = 0; q < a->queries; q++) {
                 const float *query =
                     a->query + b * a->query_strides[0] + h * a->query_strides[1] + q * a->query_strides[2];
                 for (long l = 0; l < a->length; l++) {
+                    const float *its = key + rows[l] * a->key_strides[0] + l * a->key_strides[2];
                     __m512 products = _mm512_setzero_ps();
                     for (long d = 0; d < a->d_k; d += LANES)
-                        products = _mm512_fmadd_ps(_mm512_loadu_ps(query + d),
-                            _mm512_loadu_ps(key + l * a->key_strides[2] + d), products);
+                        products = _mm512_fmadd_ps(_mm512_loadu_ps(query + d), _mm512_loadu_ps(its + d), products);
                     weights[l] = _mm512_reduce_add_ps(products) * a->scale;
                 }
                 weigh(weights, a->length, a->mask ? a->mask + b * a->length : NULL);
                 float *out = a->out + ((b * a->queries + q) * a->heads + h) * a->d_v;
                 long d = 0;
-                for (; d + PANEL <= a->d_v; d += PANEL)
-                    mix(VECTORS, weights, a->length, value + d, a->value_strides[2], out + d);
-                for (; d < a->d_v; d += LANES)
-                    mix(1, weights, a->length, value + d, a->value_strides[2], out + d);
+                for (; d + PANEL <= a->d_v; d += PANEL) mix(VECTORS, weights, a, value + d, rows, out + d);
+                for (; d + 2 * LANES <= a->d_v; d += 2 * LANES) mix(2, weights, a, value + d, rows, out + d);
+                for (; d < a->d_v; d += LANES) mix(1, weights, a, value + d, rows, out + d);
             }
         }
+    }
 }
 
 void attend(const Attention *attention, int threads)
@@ -455,7 +458,7 @@ int encode(const Stack *s, const int64_t *begins, long sources, const float *x, 
 /* One token more of every target: embedding, decoder and output (`Transformer.step`) */
 
 typedef struct {
-    float *key, *value; /* (targets, heads, capacity, d_k or d_v): of the target so far */
+    float *key, *value; /* (rows, heads, capacity, d_k or d_v): of the targets so far */
     const float *memory_key, *memory_value; /* (sources, heads, source, d_k or d_v) */
 } Past;
 
@@ -465,6 +468,8 @@ typedef struct {
     const float *embedding; /* (vocabulary, d_model) */
     const float *position;  /* (d_model), of the one that is read */
     const uint8_t *mask;    /* (sources, source) */
+    const int64_t *rows;    /* (targets, known): where the first positions of each target are; see `Attention` */
+    int64_t known;
     int64_t vocabulary, sources, width;
     int64_t capacity, length, source; /* positions there is room for, that were read, of the sources */
     float scale;
@@ -517,7 +522,7 @@ int step(const Step *step, const Past *pasts, const int64_t *tokens, float *logi
         remember(step, past, room.wide, targets);
         const Attention own = {
             .query = room.wide, .key = past->key, .value = past->value, .out = room.narrow,
-            .batch = targets, .heads = s->heads, .queries = 1, .length = step->length + 1, .d_k = s->d_k, .d_v = s->d_v,
+            .rows = step->rows, .known = step->known, .batch = targets, .heads = s->heads, .queries = 1, .length = step->length + 1, .d_k = s->d_k, .d_v = s->d_v,
             .query_strides = {2 * keys + values, s->d_k, 0},
             .key_strides = {step->capacity * keys, step->capacity * s->d_k, s->d_k},
             .value_strides = {step->capacity * values, step->capacity * s->d_v, s->d_v},

@@ -47,8 +47,8 @@ class Map(ctypes.Structure):
 
 class _Attention(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "mask", "out")),
-        *((name, ctypes.c_int64) for name in ("batch", "heads", "queries", "length", "d_k", "d_v")),
+        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "mask", "out", "rows")),
+        *((name, ctypes.c_int64) for name in ("known", "batch", "heads", "queries", "length", "d_k", "d_v")),
         *((f"{name}_strides", ctypes.c_int64 * 3) for name in ("query", "key", "value")),
         ("scale", ctypes.c_float),
     )
@@ -196,7 +196,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
     attention = _Attention(
         *(part.data_ptr() for part in (query, key, value)),
         None if mask is None else mask.data_ptr(),
-        out.data_ptr(),
+        *(out.data_ptr(), None, 0),
         *(batch, heads, queries, length, d_k, d_v),
         *strides,
         1 / math.sqrt(d_k),
@@ -238,17 +238,14 @@ def choose(logits: Tensor, sums: Tensor, count: int, silent: Tensor) -> tuple[Te
 def move_rows(arrays: Sequence[Tensor], rows: Tensor, filled: int) -> bool:
     """Make row i what row rows[i] is, in the first ``filled`` positions of each of some arrays.
 
-    The arrays are alike, (batch, parts, length, width). Gives whether that was done: if rows change places,
-    for example, it is not.
+    The arrays are alike, (batch, parts, length, width), of one type and on one device. Gives whether that was
+    done: if rows change places, for example, it is not.
     """
-    shape, size = arrays[0].shape, arrays[0].element_size()
-    if (found := library()) is None or not all(
-        each.device.type == "cpu"
-        and each.is_contiguous()
-        and each.shape == shape
-        and each.element_size() == size
-        for each in arrays
-    ):
+    first = arrays[0]
+    shape, size = first.shape, first.element_size()
+    if (found := library()) is None or first.device.type != "cpu":
+        return False
+    if not all(each.is_contiguous() and each.shape == shape for each in arrays):
         return False
     rows = rows.long().contiguous()
     batch, parts, length, width = shape

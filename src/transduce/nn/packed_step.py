@@ -23,8 +23,8 @@ class _Past(ctypes.Structure):
 class _Step(ctypes.Structure):
     _fields_ = (
         ("stack", Stack),
-        *((name, ctypes.c_void_p) for name in ("output", "embedding", "position", "mask")),
-        *((name, ctypes.c_int64) for name in ("vocabulary", "sources", "width")),
+        *((name, ctypes.c_void_p) for name in ("output", "embedding", "position", "mask", "rows")),
+        *((name, ctypes.c_int64) for name in ("known", "vocabulary", "sources", "width")),
         *((name, ctypes.c_int64) for name in ("capacity", "length", "source")),
         ("scale", ctypes.c_float),
     )
@@ -91,11 +91,12 @@ class PackedStep:
     def __call__(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Read one token a target, (targets,) → logits of the next one, (targets, vocabulary)."""
         position, mask, length = self._position(state.length), state.memory_mask, state.length
-        past = self._past(state)
+        past, rows = self._past(state), state.rows_of_ancestors()
         step = _Step.from_buffer_copy(self._step)
         step.position, step.mask = position.data_ptr(), mask.data_ptr()
         step.sources, step.width, step.source = len(mask), state.width, mask.size(-1)
         step.capacity, step.length = past.capacity, length
+        step.rows, step.known = rows.data_ptr(), rows.size(1)
         tokens = tokens.long().contiguous()
         logits = torch.empty(state.targets, self._parts[3].shape[0])
         trouble = there().step(
@@ -121,7 +122,7 @@ class PackedStep:
     def _past(self, state: DecoderState) -> "_Places":
         """Where a state's keys and values are, with room for one position more."""
         first, memory, places = state.caches[0], state.memory[0].key, state.places
-        if isinstance(places, _Places) and places.are_those_of(first, memory):
+        if isinstance(places, _Places) and places.suffice(state.targets, first, memory):
             return places
         like = KeyValue(*(part.expand(state.targets, -1, -1, -1) for part in self._like))
         held = [(*cache.room(like), *seen) for cache, seen in zip(state.caches, state.memory, strict=True)]
@@ -139,14 +140,14 @@ class _Places:
     capacity: int
     pointers: "ctypes.Array[_Past]"
 
-    def are_those_of(self, cache: KeyValueCache, memory: Tensor) -> bool:
-        """The first layer's, with room for one position more."""
-        held = cache.held
+    def suffice(self, targets: int, cache: KeyValueCache, memory: Tensor) -> bool:
+        """Whether they are the first layer's, with room for one position more of so many targets."""
         return (
-            held is not None
-            and held.key is self.keys
+            cache.held is not None
+            and cache.held.key is self.keys
             and memory is self.memory
             and cache.length < self.capacity
+            and targets <= len(self.keys)
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

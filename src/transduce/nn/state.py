@@ -72,11 +72,12 @@ class KeyValueCache:
         return self.filled()
 
     def room(self, like: KeyValue) -> KeyValue:
-        """All that is set aside, (batch, heads, capacity, width), where one position more has its place.
+        """All that is set aside, (rows, heads, capacity, width), where one position more has its place.
 
-        A caller that fills it adds to ``length``. ``like`` says how large the rest is.
+        A caller that fills it adds to ``length``. ``like`` says how large the rest is, and how many
+        rows there are at least.
         """
-        if self.held is None or self.length == self.capacity:
+        if self.held is None or self.length == self.capacity or len(self.held.key) < len(like.key):
             self._set_aside(like, self.length + 1)
         assert self.held is not None  # noqa: S101
         return self.held
@@ -91,14 +92,24 @@ class KeyValueCache:
         if needed > self.capacity:
             self.capacity = 2 * needed
         old = None if self.held is None else self.filled()
-        self.held = KeyValue(*(self._empty_like(part) for part in like))
+        rows = max(len(like.key), 0 if old is None else len(old.key))
+        self.held = KeyValue(*(self._room_for(part, rows) for part in like))
         if old is not None:
             for held, part in zip(self.held, old, strict=True):
-                held[:, :, : self.length] = part
+                held[: len(part), :, : self.length] = part
 
-    def _empty_like(self, part: Tensor) -> Tensor:
-        batch, heads, _, width = part.shape
-        return part.new_empty(batch, heads, self.capacity, width)
+    def gather(self, rows: Tensor) -> None:
+        """Keep rows whose positions are each in a row of their own: rows (batch, length)."""
+        if self.held is None:
+            return
+        positions = torch.arange(self.length, device=rows.device)
+        gathered = KeyValue(*(part.transpose(1, 2)[rows, positions].transpose(1, 2) for part in self.held))
+        self.held, self.length = None, 0
+        self.append(gathered)
+
+    def _room_for(self, part: Tensor, rows: int) -> Tensor:
+        _, heads, _, width = part.shape
+        return part.new_empty(rows, heads, self.capacity, width)
 
 
 def select_caches(caches: Sequence[KeyValueCache], rows: Tensor) -> None:
@@ -118,6 +129,9 @@ class DecoderState:
     caches: list[KeyValueCache]  # the targets so far, a layer each; a row for each target
     width: int = 1
     places: object = None  # where all this is, for a kernel that keeps it in mind
+    # For a kernel that finds them there: the rows of the caches that have the first positions of each target,
+    # (targets, positions). Those after them are in its own row.
+    ancestors: Tensor | None = None
 
     @property
     def targets(self) -> int:
@@ -141,7 +155,29 @@ class DecoderState:
         if not torch.equal(sources, torch.arange(len(self.memory_mask), device=sources.device)):
             self.memory = select_layers(self.memory, sources)
             (self.memory_mask,) = select_rows([self.memory_mask], sources)
-        select_caches(self.caches, flat)
+        if self.ancestors is None:
+            select_caches(self.caches, flat)
+        else:
+            self.ancestors = self._all_rows(self.ancestors, flat)
+
+    def rows_of_ancestors(self) -> Tensor:
+        """See ``ancestors``. From now on, nothing moves in the caches when targets are selected."""
+        if self.ancestors is None:
+            self.ancestors = torch.empty(self.targets, 0, dtype=torch.long, device=self.memory_mask.device)
+        return self.ancestors
+
+    def own_rows(self) -> None:
+        """Put all positions of each target into its own row, if they are elsewhere."""
+        if self.ancestors is not None:
+            everyone = torch.arange(self.targets, device=self.ancestors.device)
+            rows, self.ancestors = self._all_rows(self.ancestors, everyone), None
+            for cache in self.caches:
+                cache.gather(rows)
+
+    def _all_rows(self, ancestors: Tensor, targets: Tensor) -> Tensor:
+        """Where the positions of these targets are: (targets, length)."""
+        own = targets[:, None].expand(-1, self.length - ancestors.size(1))
+        return torch.cat((ancestors.index_select(0, targets), own), dim=1)
 
 
 @dataclass
