@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from rich.table import Table
 
 import transduce
 from builders import small_config, small_rnn_config
@@ -16,7 +17,7 @@ from transduce.decoding import translator as module
 from transduce.decoding.beam import beam_search
 from transduce.decoding.files import translate_file
 from transduce.decoding.glossary import Glossary
-from transduce.decoding.interactive import converse
+from transduce.decoding.interactive import converse, picture
 from transduce.decoding.long_lines import split_text
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
@@ -164,6 +165,18 @@ def test_a_line_in_pieces_has_no_picture():
     shown = io.StringIO()
     converse(one, iter_lines("the quick brown fox", "fox"), Console(file=shown, width=200))
     assert shown.getvalue().count("</s>") == 1  # of the second line
+
+
+@pytest.mark.parametrize("token", ["a", "ab", "abc", "語"])
+@pytest.mark.parametrize("columns", range(10, 34))
+def test_a_picture_is_whole_or_not_drawn(token, columns):
+    said = ["語" * 4, "x"]
+    drawn = picture(torch.rand(2, columns).softmax(dim=1), [token] * columns, said, 80)
+    shown = io.StringIO()
+    Console(file=shown, width=80).print(drawn)
+    assert "…" not in shown.getvalue()
+    if columns == 10:
+        assert isinstance(drawn, Table)
 
 
 def test_what_is_typed_and_not_utf8_is_passed_over():

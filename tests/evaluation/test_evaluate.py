@@ -55,6 +55,10 @@ def test_references_from_several_files(tmp_path):
         read_references([one, write(tmp_path / "longer", *"abcd")], alternatives=False)
     with pytest.raises(DataError, match="has no lines"):
         read_references([write(tmp_path / "nothing")], alternatives=False)
+    plain = write(tmp_path / "plain", *"abc")
+    with pytest.raises(DataError, match=r"one, line 1: a tab; add --alternatives"):
+        read_references([plain, one], alternatives=False, tabs=False)
+    assert len(read_references([plain, one], alternatives=True, tabs=False)) == 3
 
 
 def test_a_model_is_measured_by_what_it_says_in_the_order_of_the_lines(

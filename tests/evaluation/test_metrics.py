@@ -18,6 +18,16 @@ from transduce.evaluation.rates import count
 WORDS = ["Ein", "Hund", "läuft", "über", "die", "Wiese", ",", "und", "das", "Kind", "sieht", "ihm", "zu", "."]
 
 
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
+def test_intervals_hold_only_scores_there_can_be(metric):
+    """One mistake: most draws have none, and sacrebleu's interval is even on both sides."""
+    hypotheses, references = corpus(60, 0.0)
+    hypotheses[0] = "Fehler " * 9
+    found = measure(metric, hypotheses, [[line] for line in references], Options(resamples=200))
+    assert 0 <= found.low < found.score < found.high <= 100 or (metric == "ter" and found.low == 0)
+    assert (found.low if metric == "ter" else 100 - found.high) == pytest.approx(0)
+
+
 def corpus(lines, mistakes, seed=0):
     """References, and what a system that makes so many mistakes says."""
     generator = random.Random(seed)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from builders import padded, small_model
 from transduce.models.precision import in_precision
+from transduce.nn import kernels
 from transduce.nn.encoder import Encoder
 from transduce.nn.masks import padding_mask
 from transduce.nn.padding import Unpadded
@@ -45,7 +46,8 @@ def test_encoding_is_the_same(changes, precision, monkeypatch):
         model.fast_encoder = None
         monkeypatch.setattr(Encoder, "_tokens", lambda self, mask: None)
         expected = model.encode(sources).states
-    tolerance = 1e-5 if precision == "float32" else 0.02  # a step of rounding may go another way
+    # A step of rounding may go another way; torch's have a scale for all rows, padding included.
+    tolerance = 1e-5 if precision == "float32" else 0.02 if kernels.library() else 0.1
     torch.testing.assert_close(without[real], expected[real], rtol=tolerance, atol=tolerance)
 
 

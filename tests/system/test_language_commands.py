@@ -187,3 +187,22 @@ def test_a_mistake_is_one_line_and_exit_code_2(place, arguments, expected):
     assert expected.replace("{}", str(place)) in result.stderr
     assert result.stderr.count("\n") == 1
     assert not (place / "x" / "run.toml").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["classify", "--input", "{}/text"],
+        ["embed", "--input", "{}/text", "--pooling", "pooler"],
+        ["embed", "--input", "{}/nowhere"],
+        ["embed", "--input", "{}/broken"],
+    ],
+)
+def test_a_mistake_costs_no_file_that_was_there(place, tmp_path, arguments):
+    (place / "broken").write_bytes(b"fine\n\xff\n")
+    target = tmp_path / "kept.npy"
+    target.write_text("before")
+    name, *options = (argument.replace("{}", str(place)) for argument in arguments)
+    result = run("mlm", name, f"{place}/mlm/final", *options, "--output", str(target))
+    assert result.returncode == 2, result.stdout
+    assert target.read_text() == "before"

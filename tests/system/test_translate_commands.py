@@ -139,6 +139,15 @@ def test_mistakes_end_with_one_line(folder, options, said):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("source", ["nowhere", "."])
+def test_where_nothing_can_be_read_nothing_is_lost(folder, tmp_path, source):
+    target = tmp_path / "out"
+    target.write_text("before\n")
+    done = run("translate", folder / "model", "--input", source, "--output", target)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert target.read_text() == "before\n"
+
+
 def test_a_file_is_not_its_own_translation(folder):
     done = run("translate", folder / "model", "--input", folder / "in", "--output", folder / "in")
     assert (done.returncode, "choose another --output" in done.stderr) == (2, True)

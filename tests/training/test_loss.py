@@ -66,7 +66,7 @@ def test_without_gradients_none_are_made():
     size=st.integers(2, 12),
     smoothing=st.floats(0, 0.9),
     weight=st.floats(0, 5),
-    chunk=st.integers(2, 9),
+    chunk=st.integers(1, 9),
     seed=st.integers(0, 99),
 )
 def test_r_drop_is_what_its_paper_says_with_its_gradients(rows, length, size, smoothing, weight, chunk, seed):
@@ -92,6 +92,23 @@ def test_r_drop_is_what_its_paper_says_with_its_gradients(rows, length, size, sm
     ):
         torch.testing.assert_close(found, right)
     assert loss.tokens == int(real.sum())
+    likelihoods = sum(-part.gather(2, targets[:, :, None])[real].sum().item() for part in (one, other))
+    assert loss.negative_log_likelihood == pytest.approx(likelihoods / 2)
+    right = sum(int((part.argmax(-1) == targets)[real].sum()) for part in (one, other))
+    assert loss.correct == right // 2
+
+
+def test_r_drop_in_bfloat16_is_nearly_what_it_is():
+    hidden, output = torch.randn(2, 4, 5, 64, requires_grad=True), torch.randn(50, 64, requires_grad=True)
+    options = {"targets": torch.randint(1, 50, (4, 5)), "pad": 0, "smoothing": 0.1, "weight": 5.0}
+    exact = r_drop_loss(hidden / 8, output, **options).smoothed
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = r_drop_loss(hidden / 8, output, **options).smoothed
+    assert rough.dtype == torch.float32
+    assert rough.item() == pytest.approx(exact.item(), rel=0.02)
+    gradients = [torch.autograd.grad(loss, (hidden, output)) for loss in (rough, exact)]
+    for one, other in zip(*gradients, strict=True):
+        assert (one - other).norm() / other.norm() < 0.03
 
 
 def test_in_bfloat16_only_the_products_are_rough():

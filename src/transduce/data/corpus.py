@@ -221,10 +221,15 @@ def is_one_file(one: Path | int, other: Path | int) -> bool:
     return stat.S_ISREG(first.st_mode) and os.path.samestat(first, second)
 
 
-def lines_of_input() -> Iterator[bytes]:
-    """The lines of standard input, as `lines_of` gives those of a file, each as it comes."""
+def require_input() -> None:
+    """Standard input must be there."""
     if sys.stdin is None:  # as `<&-` leaves it
         raise DataError("standard input is closed", "name a file, or leave it open")
+
+
+def lines_of_input() -> Iterator[bytes]:
+    """The lines of standard input, as `lines_of` gives those of a file, each as it comes."""
+    require_input()
     for number, line in enumerate(_own_input()):
         text = line if number else _first(line, "standard input")
         yield text.rstrip(b"\r\n") if text.endswith(b"\n") else text

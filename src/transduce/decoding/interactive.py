@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -52,8 +53,9 @@ def show(found: Translation, translator: Translator, console: Console) -> None:
 
 def picture(attention: Tensor, source: list[str], target: list[str], width: int) -> Table | Text:
     """Attention (target, source) in shades, a row a target token; too wide for that, the strongest alone."""
-    columns = [token[:_WIDEST] for token in source]
-    if sum(len(token) + 1 for token in columns) + _WIDEST + 2 > width:
+    columns, rows = ([token[:_WIDEST] for token in tokens] for tokens in (source, target))
+    widths = [max(cell_len(token) for token in rows) + 1, *(max(2, cell_len(token)) for token in columns)]
+    if sum(widths) + len(widths) + 1 > width:  # with lines between them, and at the edges
         strongest = attention.argmax(dim=-1).tolist()
         pairs = (f"{said} ← {source[place]}" for said, place in zip(target, strongest, strict=True))
         return Text("   ".join(pairs), style="dim")
@@ -61,7 +63,7 @@ def picture(attention: Tensor, source: list[str], target: list[str], width: int)
     table.add_column("", style="cyan", no_wrap=True)
     for token in columns:
         table.add_column(Text(token), justify="center", no_wrap=True)
-    for token, row in zip(target, attention.tolist(), strict=True):
+    for token, row in zip(rows, attention.tolist(), strict=True):
         cells = (SHADES[min(len(SHADES) - 1, round(weight * (len(SHADES) - 1) * 1.5))] * 2 for weight in row)
-        table.add_row(Text(f"{token[:_WIDEST]} "), *cells)
+        table.add_row(Text(f"{token} "), *cells)
     return table

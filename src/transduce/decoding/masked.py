@@ -20,6 +20,7 @@ from transduce.data.readable import readable
 from transduce.data.text_pairs import encode_lines, segments_of
 from transduce.data.tokenizer import Tokenizer
 from transduce.errors import ConfigError, DataError
+from transduce.models.bert import no_pooler
 
 Pooling = Literal["mean", "cls", "pooler"]
 LINES = 2000  # that are sorted by length at a time
@@ -121,17 +122,18 @@ class MaskedText:
             real = (tokens != self.model.vocabulary.pad)[:, :, None]
             return (states * real).sum(dim=1) / real.sum(dim=1)
 
-        for row in self._rows(lines, vectors):
-            yield row.numpy()
+        if pooling == "pooler" and not self.model.config.pooler:
+            raise no_pooler()
+        return (row.numpy() for row in self._rows(lines, vectors))
 
     def classify(self, lines: Iterable[str]) -> Iterator[dict[str, float]]:
         """For every line, a text or two, the probabilities of its classes, the likeliest first."""
         classes = self.model.config.classes
         if not classes:
             raise ConfigError("the model tells no classes", "teach it some: transduce mlm finetune")
-        for row in self._rows(lines, lambda tokens, states: self.model.classify(states)):
-            chances = zip(classes, row.softmax(dim=-1).tolist(), strict=True)
-            yield dict(sorted(chances, key=lambda item: -item[1]))
+        rows = self._rows(lines, lambda tokens, states: self.model.classify(states))
+        chances = (zip(classes, row.softmax(dim=-1).tolist(), strict=True) for row in rows)
+        return (dict(sorted(each, key=lambda item: -item[1])) for each in chances)
 
     def _rows(self, lines: Iterable[str], compute: Callable[[Tensor, Tensor], Tensor]) -> Iterator[Tensor]:
         """A row of what is computed for every line, from its tokens and their states, in order."""

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import IO, cast
 
 from transduce.artifact import is_part_of_a_model
-from transduce.data.corpus import decoded, is_one_file, lines_of, lines_of_input
+from transduce.data.corpus import (
+    decoded,
+    is_one_file,
+    lines_of,
+    lines_of_input,
+    open_binary,
+    require_input,
+)
 from transduce.errors import DataError
 
 _STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1  # their numbers as open files
@@ -18,19 +25,29 @@ def read_lines(source: Path | None) -> Iterator[str]:
     return decoded(lines_of(source), str(source)) if source else decoded(lines_of_input(), "standard input")
 
 
-def open_output(
-    source: Path | None, target: Path | None, read_too: Path | None = None
-) -> AbstractContextManager[IO[bytes]]:
-    """A file, or standard output; not what is read, and no part of a model."""
+def check_output(source: Path | None, target: Path | None, read_too: Path | None = None) -> None:
+    """Refuse to write over what is read, or a part of a model; or anything, if there is nothing to read."""
     for path in (source or _STANDARD_INPUT, *([read_too] if read_too else [])):
         if is_one_file(path, target or _STANDARD_OUTPUT):
             raise DataError(
                 f"{target or source or 'a file'} is both what is read and what is written",
                 "choose another --output",
             )
+    if source is None:
+        require_input()
+    elif not source.exists() or source.is_file() or source.is_dir():  # a pipe can be opened only once
+        open_binary(source).close()
+    if target is not None:
+        refuse_model(target)
+
+
+def open_output(
+    source: Path | None, target: Path | None, read_too: Path | None = None
+) -> AbstractContextManager[IO[bytes]]:
+    """A file, or standard output; see `check_output`. What was in the file is lost."""
+    check_output(source, target, read_too)
     if target is None:
         return nullcontext(standard_output())
-    refuse_model(target)
     try:
         return cast("IO[bytes]", target.open("wb"))
     except OSError as error:

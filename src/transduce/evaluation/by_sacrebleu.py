@@ -1,5 +1,6 @@
 """BLEU, chrF and TER: scores, intervals and paired tests, all of them sacrebleu's (Post, 2018)."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -86,4 +87,6 @@ def measure_by_sacrebleu(
 
 def _measurement(metric: str, result: Result, signature: str) -> Measurement:
     mean, half = float(result.mean or 0.0), float(result.ci or 0.0)
-    return Measurement(metric, float(result.score), mean - half, mean + half, signature)
+    highest = math.inf if metric == "ter" else 100.0  # of scores there can be; sacrebleu's may lie beyond
+    low, high = max(0.0, mean - half), min(highest, mean + half)
+    return Measurement(metric, float(result.score), low, high, signature)

@@ -34,8 +34,9 @@ def read_references(paths: Sequence[Path], *, alternatives: bool, tabs: bool = T
     for number, line in enumerate(zip(*files, strict=True), 1):
         texts = [text for one in line for text in (one.split("\t") if alternatives else [one])]
         found = [text for text in texts if text.strip()]
-        if not tabs and any("\t" in text for text in found):
-            raise DataError(f"{paths[0]}, line {number:,}: a tab", "add --alternatives if it parts several")
+        for path, text in zip(paths, line, strict=True):
+            if not tabs and not alternatives and "\t" in text.strip():
+                raise DataError(f"{path}, line {number:,}: a tab", "add --alternatives if it parts several")
         if not found:
             raise DataError(f"{paths[0]}, line {number:,}: no reference", "leave this line out of all files")
         references.append(found)

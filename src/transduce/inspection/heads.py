@@ -65,6 +65,16 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def layer_by_layer(model: Transformer) -> Iterator[None]:
+    """Where a kernel would compute all layers of the encoder, nobody could take a head away."""
+    fast, model.fast_encoder = model.fast_encoder, None
+    try:
+        yield
+    finally:
+        model.fast_encoder = fast
+
+
+@contextmanager
 def without_head(attention: MultiHeadAttention, head: int) -> Iterator[None]:
     """While this lasts, what the head gives is zero: ``Concat(…, 0, …) W^O``."""
     begin = head * attention.d_v
@@ -117,7 +127,7 @@ def examine_heads(
     habits: dict[Place, Tensor] = {place: torch.zeros(len(_HABITS), dtype=torch.float64) for place in found}
     changes: dict[Place, list[Tensor]] = {place: [] for place in found}
     losses, counts = [], []
-    with evaluating(model):
+    with evaluating(model), layer_by_layer(model):
         for batch in batches:
             for place, seen in _habits(model, batch).items():
                 habits[place] += seen

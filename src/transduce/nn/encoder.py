@@ -87,6 +87,7 @@ class Encoder(nn.Module):
             return None
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return None
+        # No other class will do, and none that FSDP makes of it: its weights come when it is called.
         if any(type(layer.self_attention) is not SelfAttention for layer in self.layers):
             return None
         tokens = Unpadded.of(mask)

@@ -8,7 +8,7 @@ from torch.autograd.function import FunctionCtx
 from torch.nn import functional as F
 
 CHUNK = 1024  # positions whose logits are held at a time
-R_DROP_CHUNK = 256  # four arrays as large as the logits are at work: fewer positions stay in the caches
+R_DROP_CHUNK = 256  # of both passes: more arrays are at work, and fewer positions stay in the caches
 
 
 def label_smoothed_cross_entropy(
@@ -68,7 +68,7 @@ def r_drop_loss(
     both = hidden[:, real].transpose(0, 1).flatten(0, 1)  # the two passes of a position side by side
     labels = targets[real].repeat_interleave(2)
     score = _RDrop(smoothing, len(output), weight)
-    twice: Tensor = _Chunked.apply(both, output, labels, score, 2 * (chunk // 2))  # type: ignore[no-untyped-call]
+    twice: Tensor = _Chunked.apply(both, output, labels, score, max(2, chunk // 2 * 2))  # type: ignore[no-untyped-call]
     return Loss(twice / 2, score.negative_log_likelihood / 2, score.correct // 2, int(real.sum()))
 
 
