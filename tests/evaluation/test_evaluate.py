@@ -8,6 +8,7 @@ from rich.console import Console
 import transduce
 from builders import small_config
 from transduce.data.tokenizer import train
+from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation import evaluate as module
 from transduce.evaluation.evaluate import evaluate
@@ -75,6 +76,21 @@ def test_a_model_is_measured_by_what_it_says_in_the_order_of_the_lines(
     assert (found.lines, found.system, found.other) == (4, str(models[0]), None)
     again = evaluate(None, hypotheses=output, metrics=["chrf", "per"], options=FEW, **test_set)
     assert again.measurements == found.measurements
+
+
+def test_a_model_is_measured_in_the_numbers_that_are_asked_for(models, test_set, monkeypatch):
+    loaded = []
+    load = Translator.load.__func__
+    monkeypatch.setattr(
+        Translator,
+        "load",
+        classmethod(
+            lambda cls, *given, **more: loaded.append(more["precision"]) or load(cls, *given, **more)
+        ),
+    )
+    evaluate(models[0], **test_set, metrics=["per"], options=FEW, precision="int8")
+    evaluate(models[0], **test_set, metrics=["per"], options=FEW)
+    assert loaded == ["int8", "float32"]
 
 
 def test_two_models_are_compared(models, test_set):

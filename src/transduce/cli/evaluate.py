@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from transduce.cli import options as o
+
 File = Path | None
 
 
@@ -17,19 +19,16 @@ def evaluate(
     compare: Annotated[File, Option(metavar="OTHER", help="A second model, or translations.")] = None,
     alternatives: Annotated[bool, Option("--alternatives", help="Tabs part references.")] = False,
     metric: Annotated[
-        list[str] | None,
-        Option(metavar="NAME", help="bleu, chrf, ter, exact (these if not given), per, wer."),
+        list[str] | None, Option(metavar="NAME", help="bleu, chrf, ter, exact (all these), per, wer.")
     ] = None,
     lowercase: Annotated[bool, Option("--lowercase", help="Do not look at the case.")] = False,
     tokenize: Annotated[
-        str,
-        Option(
-            metavar="NAME", help="For BLEU: 13a, none, intl, zh, ja-mecab, ko-mecab, char, flores200, moses."
-        ),
+        str, Option(metavar="NAME", help="For BLEU: 13a, none, intl, zh, char, moses, flores200 …")
     ] = "13a",
     language: Annotated[str | None, Option(metavar="CODE", help="For moses: de, en, …")] = None,
-    beam: Annotated[int, Option(min=1, help="Hypotheses at a time; 1 is greedy search.")] = 4,
-    length_penalty: Annotated[float, Option(help="The paper's α.")] = 0.6,
+    beam: o.Beam = 4,
+    length_penalty: o.LengthPenalty = 0.6,
+    precision: o.Precision = "float32",
     output: Annotated[File, Option(metavar="FILE", help="Keep the model's translations here.")] = None,
     json: Annotated[bool, Option("--json", help="Print a JSON object instead of the table.")] = False,
 ) -> None:
@@ -55,6 +54,7 @@ def evaluate(
         options=Options(lowercase, tokenize, language),
         beam=beam,
         length_penalty=length_penalty,
+        precision=precision,
         output=output,
     )
     typer.echo(found.to_json()) if json else print_evaluation(found, Console())

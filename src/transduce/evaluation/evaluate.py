@@ -18,6 +18,7 @@ from transduce.terminal import with_bar
 
 if TYPE_CHECKING:
     from transduce.decoding.translator import Translator
+    from transduce.models.protocol import Precision
 
 _AT_ONCE = 250  # lines that are translated before the bar moves on
 
@@ -66,6 +67,7 @@ def evaluate(
     options: Options | None = None,
     beam: int = 4,
     length_penalty: float = 0.6,
+    precision: "Precision" = "float32",
     output: Path | None = None,
     console: Console | None = None,
 ) -> Evaluation:
@@ -87,7 +89,7 @@ def evaluate(
         read_too = [path for path in (source, compare_with) if path]
         _check_output(output, systems[0], [*reference, *read_too])
     test = _Test(source, reference[0], len(references))
-    search = {"beam": beam, "length_penalty": length_penalty}
+    search = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
     ready = [test.prepare(system, search, console) for system in systems]
     one = ready[0]()
     if output:

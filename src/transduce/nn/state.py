@@ -58,9 +58,7 @@ class KeyValueCache:
     def __init__(self, capacity: int) -> None:
         self.capacity = min(max(capacity, 1), ROOM)
         self.length = 0
-        self.held: KeyValue | None = (
-            None  # other tensors if they are elsewhere or have more or fewer rows
-        )
+        self.held: KeyValue | None = None  # other tensors if they are elsewhere or have more or fewer rows
 
     def append(self, new: KeyValue) -> KeyValue:
         """Add positions; gives all of them, as views."""
