@@ -87,6 +87,15 @@ class KeyValueCache:
         assert self.held is not None  # noqa: S101
         return KeyValue(*(part[:, :, : self.length] for part in self.held))
 
+    def gather(self, rows: Tensor) -> None:
+        """Keep rows whose positions are each in a row of their own: rows (batch, length)."""
+        if self.held is None:
+            return
+        positions = torch.arange(self.length, device=rows.device)
+        gathered = KeyValue(*(part.transpose(1, 2)[rows, positions].transpose(1, 2) for part in self.held))
+        self.held, self.length = None, 0
+        self.append(gathered)
+
     def _set_aside(self, like: KeyValue, needed: int) -> None:
         """Room for ``needed`` positions and as many again, keeping what is there."""
         if needed > self.capacity:
@@ -97,15 +106,6 @@ class KeyValueCache:
         if old is not None:
             for held, part in zip(self.held, old, strict=True):
                 held[: len(part), :, : self.length] = part
-
-    def gather(self, rows: Tensor) -> None:
-        """Keep rows whose positions are each in a row of their own: rows (batch, length)."""
-        if self.held is None:
-            return
-        positions = torch.arange(self.length, device=rows.device)
-        gathered = KeyValue(*(part.transpose(1, 2)[rows, positions].transpose(1, 2) for part in self.held))
-        self.held, self.length = None, 0
-        self.append(gathered)
 
     def _room_for(self, part: Tensor, rows: int) -> Tensor:
         _, heads, _, width = part.shape
@@ -126,7 +126,7 @@ class DecoderState:
 
     memory: list[KeyValue]  # the sources, as every layer sees them
     memory_mask: Tensor  # (sources, 1, 1, source)
-    caches: list[KeyValueCache]  # the targets so far, a layer each; a row for each target
+    caches: list[KeyValueCache]  # the targets so far, a layer each; a row for each target, but see below
     width: int = 1
     places: object = None  # where all this is, for a kernel that keeps it in mind
     # For a kernel that finds them there: the rows of the caches that have the first positions of each target,
