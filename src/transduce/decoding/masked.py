@@ -20,7 +20,6 @@ from transduce.data.readable import readable
 from transduce.data.text_pairs import encode_lines, segments_of
 from transduce.data.tokenizer import Tokenizer
 from transduce.errors import ConfigError, DataError
-from transduce.models.bert import no_pooler
 
 Pooling = Literal["mean", "cls", "pooler"]
 LINES = 2000  # that are sorted by length at a time
@@ -122,8 +121,8 @@ class MaskedText:
             real = (tokens != self.model.vocabulary.pad)[:, :, None]
             return (states * real).sum(dim=1) / real.sum(dim=1)
 
-        if pooling == "pooler" and not self.model.config.pooler:
-            raise no_pooler()
+        if pooling == "pooler":  # a model without one says so before anything is read
+            self.model.pool(torch.zeros(1, 1, self.model.config.d_model))
         return (row.numpy() for row in self._rows(lines, vectors))
 
     def classify(self, lines: Iterable[str]) -> Iterator[dict[str, float]]:

@@ -70,7 +70,9 @@ class Bert(Model):
     def pool(self, states: Tensor) -> Tensor:
         """Encoded texts, (batch, length, d_model) → one vector each, (batch, d_model)."""
         if self.pooler is None:
-            raise no_pooler()
+            raise ConfigError(
+                "the model has no pooler", "take the mean instead, or train one: transduce mlm finetune"
+            )
         pooled: Tensor = self.pooler(states)
         return pooled
 
@@ -85,10 +87,3 @@ class Bert(Model):
     def max_length(self) -> int | None:
         """The longest text it can read, [CLS] and [SEP] included."""
         return self.config.max_length
-
-
-def no_pooler() -> ConfigError:
-    """What to say of a model that cannot make one vector of a text."""
-    return ConfigError(
-        "the model has no pooler", "take the mean instead, or train one: transduce mlm finetune"
-    )
