@@ -6,19 +6,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rounded_models import KNOWN, OTHERS, rounded
 
-from builders import padded, random_tokens, shared_by, small_model
-from transduce.models.precision import in_precision
+from builders import padded, random_tokens, shared_by
 from transduce.nn import kernels, packed_encoder
 from transduce.nn.packed_encoder import PackedEncoder
 
 pytestmark = pytest.mark.skipif(
     kernels.library() is None, reason="no compiler, or no processor with AVX-512 VNNI"
 )
-
-
-def rounded(**changes):
-    return in_precision(small_model(**{"d_model": 32, "d_ff": 48, "heads": 2, **changes}), "int8")
 
 
 def read(model, sources):
@@ -33,19 +29,7 @@ def assert_close(found, expected):
     assert difference.median() < 1e-4
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"norm": "pre"},
-        {"d_k": 32, "d_v": 16},
-        {"d_k": 16, "d_v": 48, "heads": 3},
-        {"d_model": 20, "d_k": 16, "d_v": 16, "d_ff": 36, "positions": "learned"},
-        {"norm_epsilon": 0.3},
-        {"norm_epsilon": 0.3, "norm": "pre"},
-        {"encoder_layers": 1},
-    ],
-)
+@pytest.mark.parametrize("changes", KNOWN)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_it_is_the_encoder_in_python(changes, threads):
     model, sources = rounded(**changes), padded([9, 1, 5])
@@ -76,16 +60,7 @@ def test_padding_may_be_anywhere():
     assert_close(found[real], read(model, sources)[real])
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"activation": "gelu"},
-        {"positions": "rotary"},
-        {"attention": "window", "window_radius": 2},
-        {"d_k": 8, "d_v": 8},
-        {"d_ff": 50},
-    ],
-)
+@pytest.mark.parametrize("changes", OTHERS)
 def test_others_go_layer_by_layer(changes):
     model = rounded(**changes)
     assert model.fast_encoder is None

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rounded_models import KNOWN, OTHERS, rounded
 
 from builders import TOKENS, padded, random_tokens, small_model
 from transduce.models.precision import in_precision
@@ -17,10 +18,6 @@ from transduce.nn.packed_step import PackedStep
 pytestmark = pytest.mark.skipif(
     kernels.library() is None, reason="no compiler, or no processor with AVX-512 VNNI"
 )
-
-
-def rounded(**changes):
-    return in_precision(small_model(**{"d_model": 32, "d_ff": 48, "heads": 2, **changes}), "int8")
 
 
 def steps(model, sources, choices):
@@ -56,18 +53,7 @@ CHOICES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"norm": "pre"},
-        {"d_k": 32, "d_v": 16},
-        {"d_k": 16, "d_v": 48, "heads": 3},
-        {"d_model": 20, "d_k": 16, "d_v": 16, "d_ff": 36, "positions": "learned"},
-        {"norm_epsilon": 0.3},
-        {"norm_epsilon": 0.3, "norm": "pre"},
-    ],
-)
+@pytest.mark.parametrize("changes", KNOWN)
 def test_it_is_the_step_in_python(changes):
     model = rounded(**changes)
     sources = random_tokens(3, 9)
@@ -131,16 +117,7 @@ def test_sentences_do_not_depend_on_their_batch(batch, length, seed):
                 assert_close([model.step(token, state)], [logits[row : row + 1]])
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"activation": "gelu"},
-        {"positions": "rotary"},
-        {"attention": "window", "window_radius": 2},
-        {"d_k": 8, "d_v": 8},
-        {"d_ff": 50},
-    ],
-)
+@pytest.mark.parametrize("changes", OTHERS)
 def test_others_go_layer_by_layer(changes):
     model = rounded(**changes)
     assert model.fast_step is None
