@@ -19,7 +19,7 @@ def evaluate(
     compare: Annotated[File, Option(metavar="OTHER", help="A second model, or translations.")] = None,
     alternatives: Annotated[bool, Option("--alternatives", help="Tabs part references.")] = False,
     metric: Annotated[
-        list[str] | None, Option(metavar="NAME", help="bleu, chrf, ter, exact (all these), per, wer.")
+        list[str] | None, Option(metavar="NAME", help="bleu, chrf, ter and exact if not given; per, wer.")
     ] = None,
     lowercase: Annotated[bool, Option("--lowercase", help="Do not look at the case.")] = False,
     tokenize: Annotated[

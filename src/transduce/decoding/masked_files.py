@@ -13,7 +13,7 @@ def embed_file(model: MaskedText, source: Path | None, target: Path | None, pool
     """A vector for every line: a JSON list a line, or one array if the target's name ends in ``.npy``."""
     vectors = model.embed(read_lines(source), pooling)
     if target and target.suffix == ".npy":
-        check_output(source, target)
+        check_output(source, target)  # before all the work; what is there is written over after it
         rows, none = list(vectors), np.empty((0, model.model.config.d_model), np.float32)
         with open_output(source, target) as out:
             np.save(out, np.stack(rows) if rows else none, allow_pickle=False)

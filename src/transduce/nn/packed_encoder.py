@@ -10,7 +10,7 @@ from transduce.nn.kernels import there
 from transduce.nn.packed import PackedStack
 from transduce.nn.padding import Unpadded
 
-LONGEST = 64  # tokens of a source: of longer ones, torch is faster at the attention
+LONGEST = 64  # tokens of a source; at twice as many, torch is faster: its attention is
 
 
 class PackedEncoder:
