@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from builders import shared_by
-from transduce.nn import kernels, packed
+from transduce.nn import kernels, packed, packed_search
 from transduce.nn import packed_step as ps
 from transduce.nn.attention import scaled_dot_product_attention
 from transduce.nn.kernels import Map, PackedLinear
@@ -207,8 +207,10 @@ def test_both_sides_mean_the_same_structures():
         packed.Norm,
         packed.Layer,
         packed.Stack,
-        ps._Past,
-        ps._Step,
+        ps.Past,
+        ps.Step,
+        packed_search._Ending,
+        packed_search._Search,
     )
     sizes = (ctypes.c_long * len(declared)).in_dll(kernels.there(), "sizes")
     assert list(sizes) == [ctypes.sizeof(one) for one in declared]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rounded_models import KNOWN, OTHERS, rounded
 
-from builders import TOKENS, padded, random_tokens, small_model
+from builders import TOKENS, random_tokens, small_model
 from transduce.models.precision import in_precision
 from transduce.nn import kernels
 from transduce.nn import packed_step as ps
@@ -63,30 +63,6 @@ def test_it_is_the_step_in_python(changes):
     found = steps(model, sources, CHOICES)
     model.fast_step = None
     assert_close(found, steps(model, sources, CHOICES))
-
-
-@settings(max_examples=30, deadline=None)
-@given(data=st.data(), turns=st.lists(st.booleans(), min_size=2, max_size=7))
-def test_targets_find_their_past_wherever_it_is(data, turns):
-    """Nothing moves when targets are selected, until a step that is recorded goes layer by layer."""
-    model = rounded()
-    sources = padded([5, 2, 4])
-    tokens = st.integers(3, TOKENS - 1)
-    with torch.inference_mode():
-        states = [model.start(model.encode(sources), capacity=2) for _ in range(2)]
-        for recorded in turns:
-            read = torch.tensor(
-                data.draw(st.lists(tokens, min_size=states[0].targets, max_size=states[0].targets))
-            )
-            found = model.step(read, states[0], [] if recorded else None)
-            assert_close([found], [model.step(read, states[1], [])])
-            count, width = len(states[0].memory_mask), states[0].width
-            kept = data.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=4))
-            wanted = data.draw(st.integers(1, 3))
-            own = st.lists(st.integers(0, width - 1), min_size=wanted, max_size=wanted)
-            grid = torch.tensor([[width * row + one for one in data.draw(own)] for row in kept])
-            for state in states:
-                state.select(grid)
 
 
 def test_a_step_that_is_recorded_has_the_same_past():

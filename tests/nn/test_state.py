@@ -32,42 +32,6 @@ def test_a_cache_is_concatenation_and_indexing(actions, capacity, batch):
         assert cache.length == keys.size(2)
 
 
-@given(
-    choices=st.lists(
-        st.tuples(st.booleans(), st.lists(st.integers(0, 9), min_size=1, max_size=5)), max_size=6
-    )
-)
-def test_ancestors_are_where_their_rows_say(choices):
-    """Targets that do not move, or do so later, are those that move at once."""
-    states = [
-        DecoderState(
-            [KeyValue(torch.zeros(3, 1, 2, 2), torch.zeros(3, 1, 2, 2))],
-            torch.ones(3, 1, 1, 2, dtype=torch.bool),
-            [KeyValueCache(2)],
-        )
-        for _ in range(2)
-    ]
-    for number, (back, rows) in enumerate(choices):
-        new = KeyValue(torch.randn(states[0].targets, 2, 1, 3), torch.randn(states[0].targets, 2, 1, 5))
-        if back:
-            states[1].own_rows()
-        for state, lazy in zip(states, (False, not back), strict=True):
-            if lazy:
-                state.rows_of_ancestors()
-                held = state.caches[0].room(new)
-                for part, added in zip(held, new, strict=True):
-                    part[: len(added), :, number] = added[:, :, 0]
-                state.caches[0].length += 1
-            else:
-                state.caches[0].append(new)
-            state.select(torch.tensor(rows) % state.targets)
-    states[1].own_rows()
-    assert states[0].length == states[1].length == len(choices)
-    if choices:
-        for one, other in zip(*(state.caches[0].filled() for state in states), strict=True):
-            assert torch.equal(one, other)
-
-
 def test_memory_is_set_aside_once():
     cache = KeyValueCache(capacity=10)
     first = cache.append(KeyValue(torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 1, 2)))

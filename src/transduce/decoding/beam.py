@@ -14,8 +14,9 @@ from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_
 from transduce.decoding.rules import Rule, silent_tokens
 from transduce.decoding.trace import Trace, Tracer
 from transduce.errors import ConfigError
-from transduce.models.protocol import SequenceModel
+from transduce.models.protocol import SearchingModel, SequenceModel
 from transduce.nn import kernels
+from transduce.nn.packed_search import Search
 
 
 @torch.inference_mode()
@@ -30,7 +31,7 @@ def beam_search(
     coverage: float = 0.0,
     rules: Sequence[Rule] = (),
     choose: Chooser = choose_best,
-    complete: Callable[[int, list[int]], bool] = lambda sentence, tokens: True,
+    complete: Callable[[int, list[int]], bool] | None = None,
     exact: bool = True,
     trace: Trace | None = None,
 ) -> list[list[Hypothesis]]:
@@ -52,6 +53,10 @@ def beam_search(
     real, eos = source != model.vocabulary.pad, model.vocabulary.eos
     search = _Search(beams, real, eos, max_lengths, beam, count, penalty, coverage, complete, exact)
     state = model.start(model.encode(source), max(max_lengths, default=1))
+    if choose is choose_best and not (rules or coverage or complete or tracer):
+        found = _search_by_model(model, state, search)
+        if found is not None:
+            return found
     last = source.new_full((len(source),), model.vocabulary.bos)
     silent = source.new_tensor(silent_tokens(model.vocabulary))
     while beams.sentences:
@@ -67,6 +72,26 @@ def beam_search(
         if origins is not None:
             state.select(torch.from_numpy(origins).to(source.device))
     return [found[:count] for found in search.done]
+
+
+def _search_by_model(
+    model: SequenceModel[Any, Any], state: Any, search: "_Search"
+) -> list[list[Hypothesis]] | None:
+    """If it can, and nobody else has a say."""
+    if not isinstance(model, SearchingModel):
+        return None
+    limits, vocabulary = search.max_lengths, model.vocabulary
+    asked = Search(
+        limits,
+        [search.penalty(max(length, 1)) for length in range(max(limits, default=0) + 1)],
+        *(search.beam, search.count, search.exact),
+        *(vocabulary.bos, vocabulary.eos, silent_tokens(vocabulary)),
+    )
+    try:
+        found = model.search(state, asked)
+    except ArithmeticError:
+        raise no_numbers() from None
+    return None if found is None else [[search.hypothesis(*one) for one in several] for several in found]
 
 
 def _choose(
@@ -104,7 +129,7 @@ class _Search:
     count: int
     penalty: LengthPenalty
     coverage: float
-    complete: Callable[[int, list[int]], bool]
+    complete: Callable[[int, list[int]], bool] | None
     exact: bool
 
     def __post_init__(self) -> None:
@@ -151,7 +176,8 @@ class _Search:
         sentence, ranks = self.beams.sentences[row], range(new.sums.shape[1])
         if self.beam == 1 and self.done[sentence]:
             return
-        whole = [rank for rank in ranks if self.complete(sentence, self.beams.spoken(new, row, rank)[0])]
+        complete = self.complete or (lambda sentence, tokens: True)
+        whole = [rank for rank in ranks if complete(sentence, self.beams.spoken(new, row, rank)[0])]
         for rank in whole if whole or self.done[sentence] else ranks:
             self._finish(new, row, rank)
 
@@ -166,11 +192,14 @@ class _Search:
             score += self.coverage * coverage_penalty(got)
         if len(done) == self.beam and score <= done[-1].score:
             return
-        tokens, log_probabilities = beams.spoken(new, row, rank)
-        said = tokens[:-1] if tokens[-1] == self.eos else tokens
-        done.append(Hypothesis(said, log_probabilities, score))
+        done.append(self.hypothesis(*beams.spoken(new, row, rank), score))
         done.sort(key=lambda one: -one.score)
         del done[self.beam :]
+
+    def hypothesis(self, tokens: list[int], log_probabilities: list[float], score: float) -> Hypothesis:
+        """Without ``eos``, if it was said."""
+        said = tokens[:-1] if tokens[-1] == self.eos else tokens
+        return Hypothesis(said, log_probabilities, score)
 
 
 def _settle(parents: Integers) -> Integers:
@@ -178,9 +207,6 @@ def _settle(parents: Integers) -> Integers:
 
     What a state remembers of a hypothesis then stays where it is, but for those that gave way to others.
     """
-    if kernels.library() is not None:
-        settled: Integers = kernels.settle(torch.from_numpy(parents)).numpy()
-        return settled
     sentences, width = parents.shape
     rows, children = np.arange(sentences)[:, None], np.arange(width)
     earlier = np.tri(width, k=-1, dtype=bool)

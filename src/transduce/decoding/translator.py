@@ -186,7 +186,7 @@ class Translator:
             coverage=settings.coverage_penalty,
             rules=rules,
             choose=choose,
-            complete=constraints.complete,
+            complete=constraints.complete if more else None,
             exact=settings.stop == "exact",
             trace=trace,
         )

@@ -1,13 +1,14 @@
 """How the rest of the house sees a model: to save it, to train it, to decode with it."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig, Vocabulary
 from transduce.nn.embedding import Embedding
+from transduce.nn.packed_search import Said, Search
 
 
 class Model(nn.Module):
@@ -89,6 +90,18 @@ class SequenceModel(Protocol[MemoryT, StateT]):
 
     def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
         """The weights while reading this source and target, (batch, source) and (batch, target)."""
+        ...
+
+
+@runtime_checkable
+class SearchingModel(Protocol):
+    """A `SequenceModel` that has a faster way than step after step to look for targets."""
+
+    def search(self, state: Any, search: Search) -> list[list[Said]] | None:
+        """What is looked for, best first, from a new state, which is used up; or nothing, if it cannot.
+
+        Raises ArithmeticError if the logits are no numbers.
+        """
         ...
 
 

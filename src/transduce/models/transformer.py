@@ -19,6 +19,7 @@ from transduce.nn.hashed import HashedSelfAttention
 from transduce.nn.low_rank import LowRankSelfAttention
 from transduce.nn.masks import causal_mask, padding_mask
 from transduce.nn.packed_encoder import PackedEncoder
+from transduce.nn.packed_search import Said, Search, can_search, packed_search
 from transduce.nn.packed_step import PackedStep
 from transduce.nn.positional import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions
 from transduce.nn.residual import Residual
@@ -112,6 +113,13 @@ class Transformer(Model):
         if record is not None and weights is not None:
             record += [layer.transpose(1, 2).flatten(0, 1) for layer in weights]
         return self.output.logits(decoded.flatten(0, 1))
+
+    @torch.no_grad()
+    def search(self, state: DecoderState, search: Search) -> list[list[Said]] | None:
+        """What is looked for, from a new state, which is used up; or nothing, if there is no faster way."""
+        if self.fast_step and not self.training and can_search(self.fast_step, state, search):
+            return packed_search(self.fast_step, state, search)
+        return None
 
     @torch.no_grad()
     def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:

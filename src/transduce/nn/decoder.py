@@ -111,7 +111,6 @@ class Decoder(nn.Module):
 
         ``record`` receives each layer's attention to the source: (sources, heads, width, source).
         """
-        state.own_rows()
         for layer, memory, cache in zip(self.layers, state.memory, state.caches, strict=True):
             x = layer.step(x, memory, state.memory_mask, cache, record)
         return self._finish(x)

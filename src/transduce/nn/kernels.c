@@ -222,10 +222,11 @@ int linear(const Map *map, const float *x, float *y, long rows, int threads)
 
 typedef struct {
     const float *query, *key, *value;
-    const uint8_t *mask; /* (batch, length), 0 where nobody may attend; or NULL */
+    const uint8_t *mask; /* (rows, length), 0 where nobody may attend; or NULL */
     float *out;          /* (batch, queries, heads, d_v) */
-    const int64_t *rows; /* (batch, known): in which row of keys and values the first positions are, */
-    int64_t known;       /* where those after them are in the row of their own number */
+    const int64_t *home; /* (batch): whose row of keys, values and mask is whose; NULL if each has its own */
+    const int64_t *rows; /* (batch, rows_stride): in which rows the first positions are instead, */
+    int64_t rows_stride, known; /* as many as are known */
     int64_t batch, heads, queries, length, d_k, d_v; /* widths are multiples of LANES */
     int64_t query_strides[3], key_strides[3], value_strides[3]; /* of batch, heads, positions */
     float scale;
@@ -283,7 +284,8 @@ static void some_sequences(const void *job, long begin, long end)
     float weights[a->length + 1]; /* a few thousand at most: `kernels.py` sees to that */
     long rows[a->length + 1];
     for (long b = begin; b < end; b++) {
-        for (long l = 0; l < a->length; l++) rows[l] = l < a->known ? a->rows[b * a->known + l] : b;
+        const long home = a->home ? a->home[b] : b;
+        for (long l = 0; l < a->length; l++) rows[l] = l < a->known ? a->rows[b * a->rows_stride + l] : home;
         for (long h = 0; h < a->heads; h++) {
             const float *key = a->key + h * a->key_strides[1], *value = a->value + h * a->value_strides[1];
             for (long q = 0; q < a->queries; q++) {
@@ -296,7 +298,7 @@ static void some_sequences(const void *job, long begin, long end)
                         products = _mm512_fmadd_ps(_mm512_loadu_ps(query + d), _mm512_loadu_ps(its + d), products);
                     weights[l] = _mm512_reduce_add_ps(products) * a->scale;
                 }
-                weigh(weights, a->length, a->mask ? a->mask + b * a->length : NULL);
+                weigh(weights, a->length, a->mask ? a->mask + home * a->length : NULL);
                 float *out = a->out + ((b * a->queries + q) * a->heads + h) * a->d_v;
                 long d = 0;
                 for (; d + PANEL <= a->d_v; d += PANEL) mix(VECTORS, weights, a, value + d, rows, out + d);
@@ -466,10 +468,10 @@ typedef struct {
     Stack stack;
     const Map *output;
     const float *embedding; /* (vocabulary, d_model) */
-    const float *position;  /* (d_model), of the one that is read */
+    const float *positions; /* (capacity, d_model) */
     const uint8_t *mask;    /* (sources, source) */
-    const int64_t *rows;    /* (targets, known): where the first positions of each target are; see `Attention` */
-    int64_t known;
+    const int64_t *home, *rows; /* of each target: which source is its own, and where its past is; see `Attention` */
+    int64_t rows_stride, known;
     int64_t vocabulary, sources, width;
     int64_t capacity, length, source; /* positions there is room for, that were read, of the sources */
     float scale;
@@ -479,10 +481,11 @@ typedef struct {
 static int embed(const Step *s, const int64_t *tokens, float *x, long targets)
 {
     const long width = s->stack.d_model;
+    const float *position = s->positions + s->length * width;
     for (long t = 0; t < targets; t++, x += width) {
         if (tokens[t] < 0 || tokens[t] >= s->vocabulary) return 0;
         const float *row = s->embedding + tokens[t] * width;
-        for (long i = 0; i < width; i++) x[i] = row[i] * s->scale + s->position[i];
+        for (long i = 0; i < width; i++) x[i] = row[i] * s->scale + position[i];
     }
     return 1;
 }
@@ -499,7 +502,7 @@ static void remember(const Step *s, const Past *past, const float *rows, long ta
         }
 }
 
-enum { DONE, NO_MEMORY, NO_SUCH_TOKEN };
+enum { DONE, NO_MEMORY, NO_SUCH_TOKEN, NO_NUMBERS };
 
 /* tokens (targets) in, logits (targets, vocabulary) out */
 int step(const Step *step, const Past *pasts, const int64_t *tokens, float *logits, int threads)
@@ -522,7 +525,9 @@ int step(const Step *step, const Past *pasts, const int64_t *tokens, float *logi
         remember(step, past, room.wide, targets);
         const Attention own = {
             .query = room.wide, .key = past->key, .value = past->value, .out = room.narrow,
-            .rows = step->rows, .known = step->known, .batch = targets, .heads = s->heads, .queries = 1, .length = step->length + 1, .d_k = s->d_k, .d_v = s->d_v,
+            .rows = step->rows, .rows_stride = step->rows_stride, .known = step->known,
+            .batch = targets, .heads = s->heads, .queries = 1, .length = step->length + 1,
+            .d_k = s->d_k, .d_v = s->d_v,
             .query_strides = {2 * keys + values, s->d_k, 0},
             .key_strides = {step->capacity * keys, step->capacity * s->d_k, s->d_k},
             .value_strides = {step->capacity * values, step->capacity * s->d_v, s->d_v},
@@ -536,7 +541,7 @@ int step(const Step *step, const Past *pasts, const int64_t *tokens, float *logi
         ok = ok && apply(&layer->query, in, room.wide, targets, 0, threads);
         const Attention memory = {
             .query = room.wide, .key = past->memory_key, .value = past->memory_value, .mask = step->mask,
-            .out = room.narrow,
+            .out = room.narrow, .home = step->home,
             .batch = step->sources, .heads = s->heads, .queries = step->width, .length = step->source,
             .d_k = s->d_k, .d_v = s->d_v,
             .query_strides = {step->width * keys, s->d_k, keys},
@@ -653,21 +658,97 @@ int move(char *const *arrays, long many, long batch, const int64_t *rows, long c
     return 1;
 }
 
-/* An order of the children of each sentence, both (sentences, width): a parent's first child has the place of its
- * parent, and the others have the places that are left, first come, first served. */
-void settle(const int64_t *parents, int64_t *order, long sentences, long width)
+/* Beam search, a step at a time (`beam_search`): the model's step, the choice, and what becomes of each sentence.
+ * Nothing moves in memory when hypotheses go on or sentences leave: each hypothesis knows where its past is. */
+
+typedef struct { /* a target that was found: `token` said after what hypothesis `origin` had said at `length` */
+    double score;
+    int64_t length, origin, token;
+    float sum;
+} Ending;
+
+typedef struct {
+    const int64_t *limits;   /* (sources): the greatest lengths */
+    const double *penalties; /* of each length up to the greatest */
+    const int64_t *silent;
+    int64_t silents, beam, count, eos, exact;
+    int64_t *going;            /* (sources): of those that go on, which they are */
+    int64_t *rows, *next_rows; /* (targets, stride): see `Attention` */
+    int64_t *origins, *tokens; /* (lengths, targets): what was said, and by which hypothesis of the length before; */
+    float *sums;               /* tokens of length 0 are the first that are read */
+    Ending *endings;           /* (sources, beam), best first */
+    int64_t *ended;            /* (sources): how many */
+    float *logits, *scores;    /* (targets, vocabulary), (sources, 2 beam) */
+    int64_t *parents, *chosen; /* (sources, 2 beam) */
+    int64_t targets;           /* at most: sources x beam */
+} Search;
+
+static void finish(const Search *s, long source, Ending new)
 {
-    for (long s = 0; s < sentences; s++, parents += width, order += width) {
-        for (long place = 0; place < width; place++) order[place] = -1;
-        for (long child = width - 1; child >= 0; child--) order[parents[child]] = child; /* the first is the last */
-        for (long child = 0, place = 0; child < width; child++) {
-            if (order[parents[child]] == child) continue;
-            while (order[place] >= 0) place++;
-            order[place] = child;
+    Ending *endings = s->endings + source * s->beam;
+    if (new.sum == -INFINITY) return;
+    new.score = new.sum / s->penalties[new.length + 1];
+    if (s->ended[source] == s->beam && new.score <= endings[s->beam - 1].score) return;
+    if (s->ended[source] < s->beam) s->ended[source]++;
+    long n = s->ended[source] - 1;
+    for (; n > 0 && new.score > endings[n - 1].score; n--) endings[n] = endings[n - 1];
+    endings[n] = new;
+}
+
+/* Whether a source has what is wanted, once hypotheses, none above the `highest`, have this length */
+static int is_done(const Search *s, long source, long length, float highest)
+{
+    const long ended = s->ended[source], limit = s->limits[source];
+    if (length >= limit || highest == -INFINITY) return 1;
+    if (ended < s->count) return 0;
+    if (ended == s->beam && (s->beam == 1 || !s->exact)) return 1;
+    /* Sums only fall; the penalty of a length to come that flatters them most is at one of its ends. */
+    const double most = fmax(s->penalties[length + 1], s->penalties[limit]);
+    return s->endings[source * s->beam + s->count - 1].score >= highest / most;
+}
+
+int advance(Step *of, const Past *pasts, Search *s, int threads)
+{
+    const long length = of->length, width = of->width, candidates = 2 * s->beam;
+    const int trouble = step(of, pasts, s->tokens + length * s->targets, s->logits, threads);
+    if (trouble) return trouble;
+    const Choice choice = {s->logits, s->sums + length * s->targets, s->silent, s->scores, s->parents, s->chosen,
+        of->sources, width, of->output->d_out, candidates, s->silents};
+    choose(&choice, threads);
+    int64_t *origins = s->origins + (length + 1) * s->targets, *tokens = s->tokens + (length + 1) * s->targets;
+    float *sums = s->sums + (length + 1) * s->targets;
+    long going = 0;
+    for (long i = 0; i < of->sources; i++) {
+        const long source = s->going[i], first_place = going * s->beam;
+        if (isnan(s->scores[i * candidates])) return NO_NUMBERS;
+        long place = first_place;
+        for (long rank = 0, c = i * candidates; place < first_place + s->beam && rank < candidates; rank++, c++) {
+            const Ending it = {0, length, i * width + s->parents[c], s->chosen[c], s->scores[c]};
+            if (it.token != s->eos) { /* of each hypothesis, one way ends: a beam of others is left */
+                origins[place] = it.origin, tokens[place] = it.token, sums[place] = it.sum;
+                place++;
+            } else if (rank < s->beam)
+                finish(s, source, it);
         }
+        if (!is_done(s, source, length + 1, sums[first_place])) {
+            s->going[going++] = source;
+            continue;
+        }
+        if (length + 1 >= s->limits[source] && !(s->beam == 1 && s->ended[source])) /* taken as they are */
+            for (long p = first_place; p < place; p++)
+                finish(s, source, (Ending){0, length, origins[p], tokens[p], sums[p]});
     }
+    for (long t = 0; t < going * s->beam; t++) {
+        int64_t *rows = s->next_rows + t * of->rows_stride;
+        memcpy(rows, s->rows + origins[t] * of->rows_stride, length * sizeof *rows);
+        rows[length] = origins[t];
+    }
+    int64_t *const rows = s->rows;
+    s->rows = s->next_rows, s->next_rows = rows;
+    of->rows = s->rows, of->known = of->length = length + 1, of->sources = going, of->width = s->beam;
+    return DONE;
 }
 
 /* What Python must agree with */
 const long sizes[] = {sizeof(Map), sizeof(Attention), sizeof(Choice), sizeof(Norm), sizeof(Layer), sizeof(Stack),
-    sizeof(Past), sizeof(Step)};
+    sizeof(Past), sizeof(Step), sizeof(Ending), sizeof(Search)};

@@ -47,8 +47,9 @@ class Map(ctypes.Structure):
 
 class _Attention(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "mask", "out", "rows")),
-        *((name, ctypes.c_int64) for name in ("known", "batch", "heads", "queries", "length", "d_k", "d_v")),
+        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "mask", "out", "home", "rows")),
+        *((name, ctypes.c_int64) for name in ("rows_stride", "known", "batch", "heads", "queries")),
+        *((name, ctypes.c_int64) for name in ("length", "d_k", "d_v")),
         *((f"{name}_strides", ctypes.c_int64 * 3) for name in ("query", "key", "value")),
         ("scale", ctypes.c_float),
     )
@@ -76,7 +77,7 @@ def library() -> ctypes.CDLL | None:
         found.encode.argtypes = [pointer, pointer, size, pointer, pointer, count]
         found.step.argtypes = [*([pointer] * 4), count]
         found.move.argtypes = [pointer, size, size, pointer, *([size] * 4)]
-        found.settle.argtypes, found.settle.restype = [pointer, pointer, size, size], None
+        found.advance.argtypes = [*([pointer] * 3), count]
         return found
     return None
 
@@ -196,7 +197,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
     attention = _Attention(
         *(part.data_ptr() for part in (query, key, value)),
         None if mask is None else mask.data_ptr(),
-        *(out.data_ptr(), None, 0),
+        *(out.data_ptr(), None, None, 0, 0),
         *(batch, heads, queries, length, d_k, d_v),
         *strides,
         1 / math.sqrt(d_k),
@@ -255,15 +256,3 @@ def move_rows(arrays: Sequence[Tensor], rows: Tensor, filled: int) -> bool:
         *(parts, length * width * size, min(filled, length) * width * size),
     )
     return bool(done)
-
-
-def settle(parents: Tensor) -> Tensor:
-    """An order of children whose parents have these numbers, (sentences, width) each.
-
-    Each parent's first child has its parent's place, and the others those that are left. The library must be
-    there.
-    """
-    parents = parents.long().contiguous()
-    order = torch.empty_like(parents)
-    there().settle(parents.data_ptr(), order.data_ptr(), *parents.shape)
-    return order

@@ -13,24 +13,29 @@ from transduce.nn.embedding import Embedding
 from transduce.nn.int8 import Int8Output
 from transduce.nn.kernels import LONGEST, there
 from transduce.nn.packed import PackedStack, Stack, floats
+from transduce.nn.positional import LearnedPositions
 from transduce.nn.state import DecoderState, KeyValue, KeyValueCache
 
 
-class _Past(ctypes.Structure):
+class Past(ctypes.Structure):
+    """The keys and values of one layer."""
+
     _fields_ = tuple((name, ctypes.c_void_p) for name in ("key", "value", "memory_key", "memory_value"))
 
 
-class _Step(ctypes.Structure):
+class Step(ctypes.Structure):
+    """All that a step takes."""
+
     _fields_ = (
         ("stack", Stack),
-        *((name, ctypes.c_void_p) for name in ("output", "embedding", "position", "mask", "rows")),
-        *((name, ctypes.c_int64) for name in ("known", "vocabulary", "sources", "width")),
+        *((name, ctypes.c_void_p) for name in ("output", "embedding", "positions", "mask", "home", "rows")),
+        *((name, ctypes.c_int64) for name in ("rows_stride", "known", "vocabulary", "sources", "width")),
         *((name, ctypes.c_int64) for name in ("capacity", "length", "source")),
         ("scale", ctypes.c_float),
     )
 
 
-_NO_SUCH_TOKEN = 2
+NO_SUCH_TOKEN = 2
 
 
 class PackedStep:
@@ -40,6 +45,7 @@ class PackedStep:
         self, embedding: Embedding, positions: nn.Module, stack: PackedStack, output: Int8Output
     ) -> None:
         self._parts = embedding, positions, stack, output
+        self._table = torch.empty(0, 0)
 
     @classmethod
     def of(
@@ -53,7 +59,7 @@ class PackedStep:
 
     def __getstate__(self) -> dict[str, object]:
         """For copies, which point elsewhere."""
-        return {"_parts": self._parts}
+        return {"_parts": self._parts, "_table": self._table}
 
     @cached_property
     def _like(self) -> KeyValue:
@@ -67,11 +73,11 @@ class PackedStep:
         return floats(self._parts[0].weight)
 
     @cached_property
-    def _step(self) -> _Step:
+    def _step(self) -> Step:
         """All that is the same in every step."""
         embedding, _, stack, output = self._parts
         assert output.packed is not None  # noqa: S101
-        return _Step(
+        return Step(
             stack=stack.stack,
             output=ctypes.addressof(output.packed.map),
             embedding=self._rows.data_ptr(),
@@ -79,10 +85,16 @@ class PackedStep:
             scale=embedding.scale,
         )
 
-    @cached_property
-    def _positions(self) -> dict[int, Tensor]:
-        """What is added at each position, (d_model,), as far as it was needed."""
-        return {}
+    @property
+    def vocabulary(self) -> int:
+        """How many logits a step gives."""
+        return self._parts[3].shape[0]
+
+    @property
+    def longest(self) -> int:
+        """The longest source or target it can read."""
+        positions = self._parts[1]
+        return min(LONGEST, len(positions.weight)) if isinstance(positions, LearnedPositions) else LONGEST
 
     def fits(self, state: DecoderState) -> bool:
         """Whether sources and targets are short enough for it."""
@@ -90,20 +102,14 @@ class PackedStep:
 
     def __call__(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Read one token a target, (targets,) → logits of the next one, (targets, vocabulary)."""
-        position, mask, length = self._position(state.length), state.memory_mask, state.length
-        past, rows = self._past(state), state.rows_of_ancestors()
-        step = _Step.from_buffer_copy(self._step)
-        step.position, step.mask = position.data_ptr(), mask.data_ptr()
-        step.sources, step.width, step.source = len(mask), state.width, mask.size(-1)
-        step.capacity, step.length = past.capacity, length
-        step.rows, step.known = rows.data_ptr(), rows.size(1)
+        step, past = self.prepared(state, state.targets, state.length + 1)
         tokens = tokens.long().contiguous()
-        logits = torch.empty(state.targets, self._parts[3].shape[0])
+        logits = torch.empty(state.targets, self.vocabulary)
         trouble = there().step(
             *(ctypes.byref(step), past.pointers, tokens.data_ptr(), logits.data_ptr()),
             torch.get_num_threads(),
         )
-        if trouble == _NO_SUCH_TOKEN:
+        if trouble == NO_SUCH_TOKEN:
             raise IndexError(f"tokens are numbers below {step.vocabulary:,}, not {tokens.tolist()}")
         if trouble:
             raise MemoryError(f"no room for a step of {state.targets:,} targets")
@@ -111,34 +117,44 @@ class PackedStep:
             cache.length += 1
         return logits
 
-    def _position(self, number: int) -> Tensor:
-        found = self._positions.get(number)
-        if found is None:
-            embedding, positions, *_ = self._parts
-            nothing = embedding.weight.new_zeros(1, 1, embedding.weight.size(1))
-            found = self._positions[number] = floats(positions(nothing, number)[0, 0])
-        return found
+    def prepared(self, state: DecoderState, targets: int, length: int) -> tuple[Step, "Places"]:
+        """What steps take of a state, until there are so many targets, of this length; see `past`."""
+        mask, past = state.memory_mask, self.past(state, targets)
+        step = Step.from_buffer_copy(self._step)
+        step.positions, step.mask = self._positions(length).data_ptr(), mask.data_ptr()
+        step.sources, step.width, step.source = mask.size(0), state.width, mask.size(-1)
+        step.capacity, step.length = past.capacity, state.length
+        return step, past
 
-    def _past(self, state: DecoderState) -> "_Places":
-        """Where a state's keys and values are, with room for one position more."""
+    def _positions(self, count: int) -> Tensor:
+        """What is added at each of so many positions, or more: (positions, d_model)."""
+        if count > self._table.size(0):
+            embedding, positions, *_ = self._parts
+            more = max(count, min(2 * count, self.longest))
+            nothing = embedding.weight.new_zeros(1, more, embedding.weight.size(1))
+            self._table = floats(positions(nothing)[0])
+        return self._table
+
+    def past(self, state: DecoderState, targets: int) -> "Places":
+        """Where a state's keys and values are, with room for so many targets and one position more."""
         first, memory, places = state.caches[0], state.memory[0].key, state.places
-        if isinstance(places, _Places) and places.suffice(state.targets, first, memory):
+        if isinstance(places, Places) and places.suffice(targets, first, memory):
             return places
-        like = KeyValue(*(part.expand(state.targets, -1, -1, -1) for part in self._like))
+        like = KeyValue(*(part.expand(targets, -1, -1, -1) for part in self._like))
         held = [(*cache.room(like), *seen) for cache, seen in zip(state.caches, state.memory, strict=True)]
-        pointers = (_Past * len(held))(*(_Past(*(part.data_ptr() for part in parts)) for parts in held))
-        state.places = _Places(held[0][0], memory, held[0][0].size(2), pointers)
+        pointers = (Past * len(held))(*(Past(*(part.data_ptr() for part in parts)) for parts in held))
+        state.places = Places(held[0][0], memory, held[0][0].size(2), pointers)
         return state.places
 
 
 @dataclass(frozen=True)
-class _Places:
+class Places:
     """Where the keys and values of a state are, for as long as its first layer's keys are these tensors."""
 
     keys: Tensor  # of the targets
     memory: Tensor  # of the sources
     capacity: int
-    pointers: "ctypes.Array[_Past]"
+    pointers: "ctypes.Array[Past]"
 
     def suffice(self, targets: int, cache: KeyValueCache, memory: Tensor) -> bool:
         """Whether they are the first layer's, with room for one position more of so many targets."""
@@ -147,7 +163,7 @@ class _Places:
             and cache.held.key is self.keys
             and memory is self.memory
             and cache.length < self.capacity
-            and targets <= len(self.keys)
+            and targets <= self.keys.size(0)
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -87,15 +87,6 @@ class KeyValueCache:
         assert self.held is not None  # noqa: S101
         return KeyValue(*(part[:, :, : self.length] for part in self.held))
 
-    def gather(self, rows: Tensor) -> None:
-        """Keep rows whose positions are each in a row of their own: rows (batch, length)."""
-        if self.held is None:
-            return
-        positions = torch.arange(self.length, device=rows.device)
-        gathered = KeyValue(*(part.transpose(1, 2)[rows, positions].transpose(1, 2) for part in self.held))
-        self.held, self.length = None, 0
-        self.append(gathered)
-
     def _set_aside(self, like: KeyValue, needed: int) -> None:
         """Room for ``needed`` positions and as many again, keeping what is there."""
         if needed > self.capacity:
@@ -126,12 +117,9 @@ class DecoderState:
 
     memory: list[KeyValue]  # the sources, as every layer sees them
     memory_mask: Tensor  # (sources, 1, 1, source)
-    caches: list[KeyValueCache]  # the targets so far, a layer each; a row for each target, but see below
+    caches: list[KeyValueCache]  # the targets so far, a layer each
     width: int = 1
     places: object = None  # where all this is, for a kernel that keeps it in mind
-    # For a kernel that finds them there: the rows of the caches that have the first positions of each target,
-    # (targets, positions). Those after them are in its own row.
-    ancestors: Tensor | None = None
 
     @property
     def targets(self) -> int:
@@ -155,29 +143,7 @@ class DecoderState:
         if not torch.equal(sources, torch.arange(len(self.memory_mask), device=sources.device)):
             self.memory = select_layers(self.memory, sources)
             (self.memory_mask,) = select_rows([self.memory_mask], sources)
-        if self.ancestors is None:
-            select_caches(self.caches, flat)
-        else:
-            self.ancestors = self._all_rows(self.ancestors, flat)
-
-    def rows_of_ancestors(self) -> Tensor:
-        """See ``ancestors``. From now on, nothing moves in the caches when targets are selected."""
-        if self.ancestors is None:
-            self.ancestors = torch.empty(self.targets, 0, dtype=torch.long, device=self.memory_mask.device)
-        return self.ancestors
-
-    def own_rows(self) -> None:
-        """Put all positions of each target into its own row, if they are elsewhere."""
-        if self.ancestors is not None:
-            everyone = torch.arange(self.targets, device=self.ancestors.device)
-            rows, self.ancestors = self._all_rows(self.ancestors, everyone), None
-            for cache in self.caches:
-                cache.gather(rows)
-
-    def _all_rows(self, ancestors: Tensor, targets: Tensor) -> Tensor:
-        """Where the positions of these targets are: (targets, length)."""
-        own = targets[:, None].expand(-1, self.length - ancestors.size(1))
-        return torch.cat((ancestors.index_select(0, targets), own), dim=1)
+        select_caches(self.caches, flat)
 
 
 @dataclass
