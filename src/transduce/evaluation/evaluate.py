@@ -1,11 +1,11 @@
 """A test set, one or two systems, and what their translations are worth."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
@@ -30,6 +30,7 @@ class Evaluation:
     system: str
     lines: int
     measurements: list[Measurement]
+    search: dict[str, object] | None = None  # how a model looked for its translations, if there is one
     other: str | None = None
     comparisons: Sequence[Comparison] = ()
 
@@ -40,6 +41,8 @@ class Evaluation:
             "system": self.system,
             "metrics": {one.metric: _figures(one) for one in self.measurements},
         }
+        if self.search is not None:
+            found["search"] = self.search
         if self.other is not None:
             found["compared"] = {
                 "system": self.other,
@@ -89,18 +92,20 @@ def evaluate(
         read_too = [path for path in (source, compare_with) if path]
         _check_output(output, systems[0], [*reference, *read_too])
     test = _Test(source, reference[0], len(references))
-    search = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
+    search: dict[str, object] = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
     ready = [test.prepare(system, search, console) for system in systems]
-    one = ready[0]()
+    one = ready[0].translations()
     if output:
         _keep(one, output)
-    others = [translations() for translations in ready[1:]]
+    others = [each.translations() for each in ready[1:]]
     name, lines = str(systems[0].path), len(references)
+    used = next((search | {"precision": each.precision} for each in ready if each.precision), None)
     with console.status("measuring ..."):
         if not others:
-            return Evaluation(name, lines, [measure(each, one, references, options) for each in metrics])
+            measured = [measure(each, one, references, options) for each in metrics]
+            return Evaluation(name, lines, measured, used)
         compared = [compare(each, one, others[0], references, options) for each in metrics]
-    return Evaluation(name, lines, [each.one for each in compared], str(compare_with), compared)
+    return Evaluation(name, lines, [each.one for each in compared], used, str(compare_with), compared)
 
 
 @dataclass(frozen=True)
@@ -123,25 +128,36 @@ def _the_one(model: Path | None, hypotheses: Path | None) -> _System:
     raise ConfigError("nothing to evaluate was given", "give a model folder, or --hypotheses FILE")
 
 
+class _Ready(NamedTuple):
+    """A system that can be asked."""
+
+    translations: Callable[[], list[str]]
+    precision: str | None  # in which it computes, if it is a model
+
+
 class _Test:
     """Sources, and how many lines there are to be."""
 
     def __init__(self, source: Path | None, reference: Path, lines: int) -> None:
         self._source, self._reference, self._lines = source, reference, lines
 
-    def prepare(self, system: _System, search: dict[str, Any], console: Console) -> Callable[[], list[str]]:
-        """Load all that is needed; gives what then makes the translations."""
+    def prepare(self, system: _System, search: Mapping[str, Any], console: Console) -> _Ready:
+        """Load all that is needed."""
         if not system.is_model:
             found = list(read(system.path))
             same_length(system.path, len(found), self._reference, self._lines)
-            return lambda: found
+            return _Ready(lambda: found, None)
         from transduce.decoding.translator import Translator  # files are measured without torch
+        from transduce.models.precision import precision_of
+        from transduce.models.protocol import Model
 
         def warn(message: str) -> None:
             console.print(f"warning: {message}", highlight=False, markup=False, soft_wrap=True)
 
         translator = Translator.load(system.path, warn=warn, **search)
-        return partial(_translate, translator, self._sources, console)
+        assert isinstance(translator.model, Model)  # noqa: S101
+        precision = precision_of(translator.model)
+        return _Ready(partial(_translate, translator, self._sources, console), precision)
 
     @cached_property
     def _sources(self) -> list[str]:

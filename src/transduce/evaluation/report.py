@@ -33,6 +33,8 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
     console.print(table)
     for measurement in evaluation.measurements:
         say(f"{NAMES[measurement.metric]}: {measurement.signature}")
+    if evaluation.search is not None:
+        say("search: " + "|".join(f"{name}:{value}" for name, value in evaluation.search.items()))
     say(f"{evaluation.lines:,} lines; ↑ higher is better, ↓ lower is better")
 
 

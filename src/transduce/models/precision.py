@@ -51,6 +51,13 @@ def in_precision(model: ModelT, precision: Precision) -> ModelT:
     return model.float()
 
 
+def precision_of(model: nn.Module) -> Precision:
+    """In which format a model computes."""
+    if any(isinstance(module, Int8Linear) for module in model.modules()):
+        return "int8"
+    return "bf16" if next(model.parameters()).dtype == torch.bfloat16 else "float32"
+
+
 def require_bfloat16() -> None:
     """Refuse products of bfloat16 numbers on this CPU if they would end the process."""
     if uses_lacking_instructions():

@@ -644,6 +644,7 @@ int move(char *const *arrays, long many, long batch, const int64_t *rows, long c
     long filled)
 {
     const long row_size = parts * part_size;
+    if (count > batch) return 0;
     for (long i = 0; i < count; i++) {
         const long from = rows[i];
         if (from < 0 || from >= batch || (from != i && from < count && rows[from] != from)) return 0;
@@ -734,7 +735,7 @@ int advance(Step *of, const Past *pasts, Search *s, int threads)
             s->going[going++] = source;
             continue;
         }
-        if (length + 1 >= s->limits[source] && !(s->beam == 1 && s->ended[source])) /* taken as they are */
+        if (length + 1 >= s->limits[source]) /* taken as they are */
             for (long p = first_place; p < place; p++)
                 finish(s, source, (Ending){0, length, origins[p], tokens[p], sums[p]});
     }

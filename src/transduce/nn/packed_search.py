@@ -58,7 +58,8 @@ class _Search(ctypes.Structure):
 def can_search(step: PackedStep, state: DecoderState, search: Search) -> bool:
     """Whether `packed_search` can: no text is too long, and there are tokens enough to choose from."""
     return (
-        max(state.memory_mask.size(-1), *search.limits, 1) <= step.longest
+        state.memory_mask.size(-1) <= step.longest
+        and all(1 <= limit <= step.longest for limit in search.limits)
         and 2 * search.beam + len(search.silent) <= step.vocabulary
     )
 
@@ -69,10 +70,13 @@ def packed_search(step: PackedStep, state: DecoderState, search: Search) -> list
     Raises ArithmeticError if logits are no numbers.
     """
     sources, longest = state.memory_mask.size(0), max(search.limits, default=1)
+    if state.length or state.width > 1 or len(search.limits) != sources:
+        raise ValueError(f"{len(search.limits)} limits for {sources} sources, {state.length} tokens in")
     targets, candidates = sources * search.beam, (sources, 2 * search.beam)
-    origins, tokens = (torch.zeros(longest + 1, targets, dtype=torch.long) for _ in range(2))
-    tokens[0] = search.bos
-    sums = torch.zeros(longest + 1, targets)
+    # What targets never need, if their limit is far away, takes no memory: it is not written.
+    origins, tokens = (torch.empty(longest + 1, targets, dtype=torch.long) for _ in range(2))
+    sums = torch.empty(longest + 1, targets)
+    tokens[0], sums[0] = search.bos, 0
     ended, going = torch.zeros(sources, dtype=torch.long), torch.arange(sources)
     endings = (_Ending * targets)()
     held = {
@@ -106,7 +110,7 @@ def packed_search(step: PackedStep, state: DecoderState, search: Search) -> list
             raise ArithmeticError("the logits are no numbers")
         if trouble:
             raise MemoryError(f"no room for a step of {targets:,} targets")
-    lists = [part[: now.length + 1].tolist() for part in (origins, tokens, sums)]
+    lists = [part[: now.length].tolist() for part in (origins, tokens, sums)]
     return [
         [_said(endings[source * search.beam + rank], *lists) for rank in range(min(count, search.count))]
         for source, count in enumerate(ended.tolist())

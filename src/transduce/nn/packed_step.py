@@ -45,7 +45,9 @@ class PackedStep:
         self, embedding: Embedding, positions: nn.Module, stack: PackedStack, output: Int8Output
     ) -> None:
         self._parts = embedding, positions, stack, output
-        self._table = torch.empty(0, 0)
+        # What is added at each position, (positions, d_model), as far as it was needed: the last has most,
+        # the others may still be read, in other threads.
+        self._tables = [torch.empty(0, 0)]
 
     @classmethod
     def of(
@@ -59,7 +61,7 @@ class PackedStep:
 
     def __getstate__(self) -> dict[str, object]:
         """For copies, which point elsewhere."""
-        return {"_parts": self._parts, "_table": self._table}
+        return {"_parts": self._parts, "_tables": self._tables[-1:]}
 
     @cached_property
     def _like(self) -> KeyValue:
@@ -127,13 +129,15 @@ class PackedStep:
         return step, past
 
     def _positions(self, count: int) -> Tensor:
-        """What is added at each of so many positions, or more: (positions, d_model)."""
-        if count > self._table.size(0):
+        """What is added at so many positions, or more: (positions, d_model)."""
+        table = self._tables[-1]
+        if count > table.size(0):
             embedding, positions, *_ = self._parts
             more = max(count, min(2 * count, self.longest))
             nothing = embedding.weight.new_zeros(1, more, embedding.weight.size(1))
-            self._table = floats(positions(nothing)[0])
-        return self._table
+            table = floats(positions(nothing)[0])
+            self._tables.append(table)
+        return table
 
     def past(self, state: DecoderState, targets: int) -> "Places":
         """Where a state's keys and values are, with room for so many targets and one position more."""

@@ -8,7 +8,7 @@ from torch.autograd.function import FunctionCtx
 from torch.nn import functional as F
 
 CHUNK = 1024  # positions whose logits are held at a time
-R_DROP_CHUNK = 256  # of both passes: more arrays are at work, and fewer positions stay in the caches
+R_DROP_CHUNK = 256  # of both passes, on CPUs: more arrays are at work, and fewer positions stay in the caches
 
 
 def label_smoothed_cross_entropy(
@@ -56,7 +56,7 @@ def r_drop_loss(
     pad: int,
     smoothing: float,
     weight: float,
-    chunk: int = R_DROP_CHUNK,
+    chunk: int | None = None,
 ) -> Loss:
     """R-Drop (Liang et al., 2021): two passes with different dropout should agree.
 
@@ -68,6 +68,7 @@ def r_drop_loss(
     both = hidden[:, real].transpose(0, 1).flatten(0, 1)  # the two passes of a position side by side
     labels = targets[real].repeat_interleave(2)
     score = _RDrop(smoothing, len(output), weight)
+    chunk = chunk or (R_DROP_CHUNK if hidden.device.type == "cpu" else CHUNK)
     twice: Tensor = _Chunked.apply(both, output, labels, score, max(2, chunk // 2 * 2))  # type: ignore[no-untyped-call]
     return Loss(twice / 2, score.negative_log_likelihood / 2, score.correct // 2, int(real.sum()))
 
