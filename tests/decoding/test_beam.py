@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -142,13 +143,29 @@ def test_the_first_that_end_are_enough_if_it_need_not_be_exact(seed, beam):
 
 
 class Counting(Toy):
-    """A toy that counts its steps."""
+    """A toy that counts its steps, and the targets that are under way in each."""
 
-    steps = 0
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.under_way = []
 
-    def step(self, *arguments):
-        self.steps += 1
-        return super().step(*arguments)
+    @property
+    def steps(self):
+        return len(self.under_way)
+
+    def step(self, tokens, *others):
+        self.under_way.append(len(tokens))
+        return super().step(tokens, *others)
+
+
+def test_sentences_that_are_done_leave_the_batch():
+    model = Counting(7, 0)
+    sources = torch.randint(3, 7, (4, 3), generator=torch.Generator().manual_seed(0))
+    beam_search(model, sources, [2, 6, 4, 6], beam=3)
+    assert model.under_way[:2] == [4, 12]
+    assert all(before >= after for before, after in pairwise(model.under_way[1:]))
+    assert max(model.under_way[2:]) <= 9
+    assert max(model.under_way[4:], default=0) <= 6
 
 
 def test_to_be_exact_takes_longer_where_it_matters():

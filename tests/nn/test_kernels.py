@@ -184,6 +184,7 @@ def test_what_the_others_are_not_for():
     assert kernels.can_choose(logits[:0], 3)
     held, rows = torch.randn(4, 2, 5, 3), torch.tensor([0, 3])
     assert not kernels.move_rows([held.transpose(1, 2)], rows, 1)
+    assert not kernels.move_rows([held], torch.tensor([0, 1, 2, 3, 0]), 5)
     for row in (-1, 4, 500):
         assert not kernels.move_rows([held], torch.tensor([0, row]), 5)
     with pytest.raises(ValueError, match="takes 16 numbers, not 12"):

@@ -41,6 +41,19 @@ def test_it_is_the_encoder_in_python(changes, threads):
     assert_close(found[real], read(model, sources)[real])
 
 
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 33, 64])
+def test_sources_longer_than_a_register(length):
+    model, sources = rounded(), random_tokens(1, length)
+    assert model.fast_encoder.fits(torch.ones(1, 1, 1, length))
+    found = read(model, sources)
+    model.fast_encoder = None
+    assert_close(found, read(model, sources))
+
+
+def test_from_65_tokens_on_torch_is_as_fast():
+    assert not rounded().fast_encoder.fits(torch.ones(1, 1, 1, 65))
+
+
 @settings(max_examples=20, deadline=None)
 @given(lengths=st.lists(st.integers(1, 8), min_size=1, max_size=5), seed=st.integers(0, 99))
 def test_sources_do_not_depend_on_their_batch(lengths, seed):

@@ -1,5 +1,6 @@
 """Beam search in C against the same search, step by step, in Python."""
 
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import pytest
@@ -86,6 +87,17 @@ def _eager(eagerness):
     return in_precision(model, "int8")
 
 
+@pytest.mark.parametrize("alpha", [-1, 0, 0.6, 2])
+@pytest.mark.parametrize("eagerness", [0.3, 0.6, 1, 1.5])
+@pytest.mark.parametrize(("beam", "exact"), [(1, True), (3, True), (3, False)])
+def test_when_to_stop(alpha, eagerness, beam, exact):
+    """Where ends are likely, and what comes after them might be better."""
+    model, sources, limits = _eager(eagerness), padded([*range(1, 9)] * 2), [*range(16, 0, -1)]
+    asked = {"beam": beam, "count": 1, "exact": exact, "penalty": plain_penalty(alpha)}
+    found = beam_search(model, sources, limits, **asked)
+    assert found == beam_search(BySteps(model), sources, limits, **asked)
+
+
 def test_targets_end_by_themselves_or_at_their_limit():
     """Both happen in the tests above."""
     sources, limits = padded([4] * 8), [9] * 8
@@ -128,6 +140,34 @@ def test_in_training_and_beyond_its_lengths_it_goes_step_by_step(searches):
 
 def test_no_sources_have_no_targets():
     assert beam_search(rounded(), random_tokens(0, 5), []) == []
+
+
+def test_a_limit_below_one_is_one(searches):
+    model, sources = rounded(), random_tokens(2, 5)
+    assert beam_search(model, sources, [0, -3]) == beam_search(BySteps(model), sources, [1, 1])
+    assert not searches
+
+
+def test_a_limit_for_every_source_and_a_state_that_is_new():
+    model, sources = rounded(), random_tokens(2, 5)
+    with pytest.raises(ValueError, match="1 limits for 2 sources"):
+        beam_search(model, sources, [4])
+    with torch.inference_mode():
+        state = model.start(model.encode(sources))
+        model.step(torch.tensor([4, 4]), state)
+    search = packed_search.Search([4, 4], [1.0] * 5, beam=2, count=1, exact=True, bos=1, eos=2, silent=[0])
+    with pytest.raises(ValueError, match="1 tokens in"):
+        model.search(state, search)
+
+
+def test_several_threads_may_search_at_a_time():
+    """The positions of the longer texts are computed while others read theirs."""
+    model = rounded()
+    lengths = [3, 40, 7, 90, 150, 20, 300, 2]
+    jobs = [(random_tokens(2, 5, seed=seed), [length] * 2) for seed, length in enumerate(lengths)]
+    expected = [beam_search(rounded(), *job) for job in jobs]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda job: beam_search(model, *job), jobs)) == expected
 
 
 def test_several_threads_find_the_same():

@@ -70,6 +70,7 @@ def test_evaluate_translates_measures_and_compares(trained, tmp_path):
     assert shown.stderr == ""
     for name in ("BLEU ↑", "chrF ↑", "TER ↓", "exact ↑", "BLEU: nrefs:1|bs:1000|seed:12345|case:mixed"):
         assert name in shown.stdout
+    assert "search: beam:2|length_penalty:0.6|precision:float32\n" in shown.stdout
     translated = run("translate", model, "--input", trained / "test.a", "--beam", 2)
     assert kept.read_text() == translated.stdout
     metrics = ["--metric", "per", "--metric", "wer"]
@@ -81,7 +82,10 @@ def test_evaluate_translates_measures_and_compares(trained, tmp_path):
     assert found["compared"]["metrics"]["per"]["score"] == 0
     assert found["metrics"]["per"]["score"] > 50
     assert found["compared"]["metrics"]["per"]["p"] < 0.01
-    both = run("evaluate", model, *data, "--compare", model, "--metric", "chrf", "--beam", 1, "--json")
+    assert "search" not in found
+    options = ["--metric", "chrf", "--beam", 1, "--length-penalty", 1, "--precision", "int8"]
+    both = run("evaluate", model, *data, "--compare", model, *options, "--json")
+    assert json.loads(both.stdout)["search"] == {"beam": 1, "length_penalty": 1, "precision": "int8"}
     compared = json.loads(both.stdout)["compared"]["metrics"]["chrf"]
     assert (compared["difference"], compared["p"]) == (0, 1)
 
