@@ -4,6 +4,7 @@ Steps of decoding are small: two threads in one step wait for each other more th
 process has the model at no cost.
 """
 
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -68,6 +69,7 @@ def _begin(work: Callable[[Any], Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no last words when the user interrupts
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     torch.set_num_threads(1)
+    gc.freeze()  # what there is stays: to look for garbage in it would cost time, and memory that is shared
     # Another thread of the first process may have been writing when this one was forked: to flush these would
     # be to wait for it.
     sys.stdout = sys.stderr = None

@@ -34,7 +34,7 @@ from transduce.models.protocol import Precision, SequenceModel
 
 LINES = 2000  # that are sorted by length at a time
 TOKENS = 2048  # in a batch: sentences × the longest
-TARGETS = 1024  # in a batch: sentences × the width of the beam
+TARGETS = 256  # in a batch: sentences × the width of the beam; more do not stay in the caches
 CELLS = 2**20  # of attention that are looked at together: targets × their length × that of their sources
 Found: TypeAlias = list[tuple[Hypothesis, list[int] | None]]  # targets of a piece, and their alignments
 Finder: TypeAlias = Callable[[Sequence[list[Piece]]], list[list[Found]]]  # batches in, what was found out
