@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -337,6 +338,10 @@ def test_a_save_cut_off_at_any_moment_leaves_a_whole_model(folder, moment, monke
         assert torch.equal(parameter, expected.get_parameter(name))
 
 
+def _model_of(tokenizer, seed=0):
+    return build(small_config(share="none"), tokenizer.vocabulary, seed=seed)
+
+
 @pytest.mark.parametrize("moment", range(7))
 def test_a_first_save_killed_at_any_moment_can_be_done_again(tmp_path, moment):
     """With a tokenizer, whose file comes before the weights."""
@@ -351,10 +356,10 @@ def test_a_first_save_killed_at_any_moment_can_be_done_again(tmp_path, moment):
             return lambda *a: os.kill(os.getpid(), signal.SIGKILL) if next(calls) == moment else function(*a)
 
         artifact.save_file, artifact.sync, Path.replace = map(mortal, real)
-        artifact.save(small_model(), folder, TOKENIZER)
+        artifact.save(_model_of(TOKENIZER), folder, TOKENIZER)
     if (folder / "model.safetensors").exists():
         artifact.load(folder)
-    newer = small_model(seed=1)
+    newer = _model_of(TOKENIZER, seed=1)
     artifact.save(newer, folder, TOKENIZER)
     assert torch.equal(artifact.load(folder).output.weight, newer.output.weight)
     assert artifact.load_tokenizer(folder).vocabulary == TOKENIZER.vocabulary
@@ -362,11 +367,11 @@ def test_a_first_save_killed_at_any_moment_can_be_done_again(tmp_path, moment):
 
 
 def test_the_tokenizer_of_an_older_model_goes(tmp_path):
-    artifact.save(small_model(), tmp_path / "model", TOKENIZER)
+    artifact.save(_model_of(TOKENIZER), tmp_path / "model", TOKENIZER)
     separate = train(["abc"], ["de"], kind="char", joint=False)
-    artifact.save(small_model(), tmp_path / "model", separate)
+    artifact.save(_model_of(separate), tmp_path / "model", separate)
     assert not artifact.load_tokenizer(tmp_path / "model").joint
-    artifact.save(small_model(), tmp_path / "model", TOKENIZER)
+    artifact.save(_model_of(TOKENIZER), tmp_path / "model", TOKENIZER)
     assert artifact.load_tokenizer(tmp_path / "model").joint
 
 
@@ -447,3 +452,11 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path):
         assert sorted(names(disk / "model")) == ["config.json", "model.safetensors"]
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+def test_loading_needs_no_compiler(tmp_path):
+    """Which takes torch more than a second to load."""
+    artifact.save(small_model(), tmp_path)
+    code = f"import sys, transduce; transduce.load({str(tmp_path)!r}); print('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from transduce.config import ModelConfig, Settings, Vocabulary, validate
 from transduce.data.tokenizer import JOINT, SOURCE, TARGET, Tokenizer
@@ -155,7 +156,20 @@ def is_part_of_a_model(path: Path) -> bool:
 
 def load_tokenizer(folder: str | Path) -> Tokenizer:
     """The tokenizer of a model folder."""
-    return Tokenizer.load(Path(folder).expanduser())
+    folder = Path(folder).expanduser()
+    tokenizer, vocabulary = Tokenizer.load(folder), read_header(folder).vocabulary
+    if vocabulary is not None and tokenizer.vocabulary != vocabulary:
+        raise ArtifactError(
+            f"{folder} has a tokenizer of {_sizes(tokenizer.vocabulary)} tokens, and a model of "
+            f"{_sizes(vocabulary)}",
+            "put back the tokenizer that the model was trained with",
+        )
+    return tokenizer
+
+
+def _sizes(vocabulary: Vocabulary) -> str:
+    sizes = dict.fromkeys((vocabulary.source, vocabulary.target))
+    return " and ".join(f"{size:,}" for size in sizes)
 
 
 def read_header(folder: Path) -> Header:
@@ -260,9 +274,20 @@ def _check_weights(model: Model, folder: Path) -> None:
         )
 
 
+class _NothingDrawn(TorchFunctionMode):
+    """Without it, torch loads its compiler, for more than a second, to draw numbers that are not there."""
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """What is to have random numbers stays as it is."""
+        kwargs = kwargs or {}
+        return kwargs["tensor"] if function is nn.init.normal_ else function(*args, **kwargs)
+
+
 def _empty(config: ModelConfig, vocabulary: Vocabulary | None) -> Model:
     """Shapes only: the weights come from elsewhere."""
-    with torch.device("meta"):
+    with torch.device("meta"), _NothingDrawn():
         return build(config, vocabulary)
 
 

@@ -21,7 +21,7 @@ from transduce.decoding.interactive import converse, picture
 from transduce.decoding.long_lines import split_text
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
-from transduce.errors import ConfigError, DataError
+from transduce.errors import ArtifactError, ConfigError, DataError, TransduceError
 from transduce.models.build import build
 
 TOKENIZER = train(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
@@ -323,6 +323,10 @@ def test_an_alignment_is_what_the_model_attends_to():
         ({"sample": True, "temperature": 0}, "temperature is 0, but must be from 0.001 to 1000"),
         ({"sample": True, "temperature": 1e-40}, "temperature is 1e-40, but must be from 0.001 to 1000"),
         ({"sample": True, "seed": -1}, "seed is -1, but must not be negative"),
+        ({"diversity": 1e39, "diverse_groups": 2}, r"diversity is 1e\+39, but must be from 0 to 1000"),
+        ({"coverage_penalty": math.nan}, "coverage_penalty is nan, but must be from 0 to 1000"),
+        ({"min_length": 10**9}, "min_length is 1000000000, but must be 100,000 at most"),
+        ({"extra_length": 10**9}, "extra_length is 1000000000, but must be 100,000 at most"),
         ({"length_penalty": 5000}, "length_penalty is 5000, but must be from -10 to 10"),
         ({"length_penalty": -10000}, "length_penalty is -10000, but"),
         ({"beam": 4, "diverse_groups": 3}, "a beam of 4 does not divide into 3 groups"),
@@ -356,11 +360,43 @@ def test_pieces_fit_and_are_the_text(text, most):
     assert "".join("".join(pieces).split()) == "".join(text.split())
 
 
-def test_pieces_end_where_sentences_do():
-    assert split_text("One two. Three! Four five", lambda piece: len(piece) <= 16) == [
-        "One two. Three!",
-        "Four five",
+def test_pieces_are_sentences():
+    text = (
+        "Two dogs are running. A man with Dr. Smith sleeps, he says. Yes! No. "
+        "犬が走っていますよ、たぶん。男の人が寝ています。 That is all"
+    )
+    assert split_text(text, lambda piece: len(piece) <= 60) == [
+        "Two dogs are running.",
+        "A man with Dr. Smith sleeps, he says.",
+        "Yes! No. 犬が走っていますよ、たぶん。",
+        "男の人が寝ています。 That is all",
     ]
+    assert split_text(text, lambda piece: True) == [text]
+
+
+def test_of_a_sentence_as_much_as_fits_up_to_a_pause():
+    text = "a man, a dog, and a very long story: the end"
+    assert split_text(text, lambda piece: len(piece) <= 24) == [
+        "a man, a dog,",
+        "and a very long story:",
+        "the end",
+    ]
+    assert split_text("one two three four", lambda piece: len(piece) <= 9) == ["one two", "three", "four"]
+
+
+def test_what_was_written_stays_until_there_is_something_new(tmp_path):
+    one = translator()
+    kept = tmp_path / "kept"
+    kept.write_text("precious\n")
+    with torch.no_grad():
+        one.model.output.weight.fill_(torch.nan)
+    (tmp_path / "in").write_text("the fox\n")
+    with pytest.raises(TransduceError, match="finds no numbers"):
+        translate_file(one, tmp_path / "in", kept, "text")
+    assert kept.read_text() == "precious\n"
+    (tmp_path / "none").write_text("")
+    translate_file(translator(), tmp_path / "none", kept, "text")
+    assert kept.read_text() == ""
 
 
 def test_an_ensemble_of_folders(tmp_path):
@@ -376,6 +412,10 @@ def test_an_ensemble_of_folders(tmp_path):
     transduce.save(stranger, tmp_path / "three", another)
     with pytest.raises(DataError, match="has another tokenizer than"):
         Translator.load(tmp_path / "one", tmp_path / "three")
+    larger = train(["the quick brown fox £"], ["jumps over the lazy dog"], kind="char")
+    larger.save(tmp_path / "one")
+    with pytest.raises(ArtifactError, match=r"one has a tokenizer of \d+ tokens, and a model of \d+"):
+        Translator.load(tmp_path / "one")
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8", "auto"])

@@ -2,6 +2,7 @@
 
 import json
 import math
+import subprocess
 import sys
 
 import pytest
@@ -88,6 +89,14 @@ def test_evaluate_translates_measures_and_compares(trained, tmp_path):
     assert json.loads(both.stdout)["search"] == {"beam": 1, "length_penalty": 1, "precision": "int8"}
     compared = json.loads(both.stdout)["compared"]["metrics"]["chrf"]
     assert (compared["difference"], compared["p"]) == (0, 1)
+
+
+def test_a_closed_output_is_named_before_the_work(tmp_path):
+    (tmp_path / "said").write_text("a\n")
+    line = f"{sys.executable} -m transduce evaluate --hypotheses said --reference said >&-"
+    done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "standard output is closed" in done.stderr
 
 
 def test_several_references(tmp_path):

@@ -192,6 +192,19 @@ def test_broken_text_is_named_and_what_came_before_is_there(folder, tmp_path):
     assert (tmp_path / "out").read_text().count("\n") == 2001
 
 
+def test_a_conversation_goes_on_after_what_is_no_text(folder):
+    done = subprocess.run(
+        [*COMMAND, "interactive", str(folder / "model"), "--alternatives", "0"],
+        input=b"the fox\nbad \xff\nlazy\n",
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+    )
+    assert done.returncode == 0
+    assert done.stdout.count(b"that is not UTF-8") == 1
+    assert done.stdout.count(b"</s>") == 2  # two pictures
+
+
 def test_a_conversation(folder):
     """On a terminal: the translation, alternatives, and a picture of the attention."""
     leader, follower = pty.openpty()

@@ -36,13 +36,13 @@ def evaluate(
 
     Example: transduce evaluate runs/en-de/final --source test.en --reference test.de
     """
-    from rich.console import Console
-
     from transduce.evaluation.evaluate import evaluate as run
     from transduce.evaluation.measurement import Options
     from transduce.evaluation.metrics import USUAL
     from transduce.evaluation.report import print_evaluation
+    from transduce.terminal import result_console
 
+    console = result_console()
     found = run(
         model,
         reference=reference,
@@ -57,4 +57,4 @@ def evaluate(
         precision=precision,
         output=output,
     )
-    typer.echo(found.to_json()) if json else print_evaluation(found, Console())
+    typer.echo(found.to_json()) if json else print_evaluation(found, console)

@@ -1,5 +1,7 @@
 """``transduce interactive``."""
 
+import sys
+
 import typer
 
 from transduce.cli import options as o
@@ -25,6 +27,8 @@ def interactive(
 
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 (it lets the line be edited)
+    if sys.stdin:  # what is not UTF-8 costs its own line alone
+        sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
     console = Console()
     translator = Translator.load(
         *model,

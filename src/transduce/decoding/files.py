@@ -12,7 +12,7 @@ from typing import Literal
 from rich.console import Console
 
 from transduce.data.corpus import lines_of
-from transduce.decoding.streams import open_output, read_lines
+from transduce.decoding.streams import read_lines, write_lines
 from transduce.decoding.translation import Translation
 from transduce.decoding.translator import LINES, Translator
 from transduce.terminal import with_bar
@@ -38,10 +38,7 @@ def translate_file(
         # What is no file, but a pipe, can be read only once.
         total = sum(1 for _ in lines_of(source)) if source.is_file() else None
         found = with_bar(found, "translating", total, console)
-    with open_output(source, target, glossary) as out:
-        for translation in found:
-            out.write(f"{_line(translation, layout)}\n".encode())
-            out.flush()
+    write_lines((_line(translation, layout) for translation in found), source, target, glossary)
 
 
 def _translations(translator: Translator, source: Path | None) -> Iterator[Translation]:

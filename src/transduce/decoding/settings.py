@@ -1,6 +1,5 @@
 """How targets are looked for: data, checked once."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
@@ -9,6 +8,8 @@ from transduce.decoding.penalties import LengthPenalty, paper_penalty, plain_pen
 from transduce.decoding.rules import Rule, min_length, no_repeated_ngram, prefix
 from transduce.decoding.sampling import Sampling
 from transduce.errors import ConfigError
+
+_LONGEST = 100_000  # tokens that a length may be set to
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,14 @@ class SearchSettings:
             "min_length",
             "no_repeat_ngram",
             "top_k",
-            "coverage_penalty",
-            "diversity",
             "seed",
         ):
             self._require(getattr(self, name) >= 0, name, "must not be negative")
-        for name in ("coverage_penalty", "diversity"):
-            self._require(math.isfinite(getattr(self, name)), name, "must be a number")
+        for name in ("extra_length", "min_length"):
+            self._require(getattr(self, name) <= _LONGEST, name, f"must be {_LONGEST:,} at most")
         # Beyond these, powers and quotients leave the numbers there are.
+        for name in ("coverage_penalty", "diversity"):
+            self._require(0 <= getattr(self, name) <= 1000, name, "must be from 0 to 1000")
         self._require(-10 <= self.length_penalty <= 10, "length_penalty", "must be from -10 to 10")
         self._require(0.001 <= self.temperature <= 1000, "temperature", "must be from 0.001 to 1000")
         self._require(0 < self.top_p <= 1, "top_p", "must be more than 0 and at most 1")

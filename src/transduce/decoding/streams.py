@@ -1,8 +1,9 @@
 """Lines from files or standard input, and where to write what became of them."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, cast
 
@@ -44,14 +45,33 @@ def check_output(source: Path | None, target: Path | None, read_too: Path | None
 def open_output(
     source: Path | None, target: Path | None, read_too: Path | None = None
 ) -> AbstractContextManager[IO[bytes]]:
-    """A file, or standard output; see `check_output`. What was in the file is lost."""
+    """A file, or standard output; see `check_output`. What is in the file stays until `begin_anew`."""
     check_output(source, target, read_too)
     if target is None:
         return nullcontext(standard_output())
     try:
-        return cast("IO[bytes]", target.open("wb"))
+        return cast("IO[bytes]", target.open("ab"))
     except OSError as error:
         raise DataError(f"cannot write {target}: {error.strerror}", "check the path") from error
+
+
+def begin_anew(out: IO[bytes], target: Path | None) -> None:
+    """What was in the file is lost."""
+    if target is not None and target.is_file():  # and no pipe or device, which keep nothing
+        out.truncate(0)
+
+
+def write_lines(
+    lines: Iterable[str], source: Path | None, target: Path | None, read_too: Path | None = None
+) -> None:
+    """Each as it comes; see `open_output`. If there is no first one, for an error, nothing is lost."""
+    with open_output(source, target, read_too) as out:
+        coming = iter(lines)
+        first = list(islice(coming, 1))
+        begin_anew(out, target)
+        for line in chain(first, coming):
+            out.write(f"{line}\n".encode())
+            out.flush()
 
 
 def standard_output() -> IO[bytes]:
