@@ -1,22 +1,12 @@
-"""What is shown: results, and while something takes long a bar on a terminal, nothing elsewhere."""
+"""What is shown while something takes long: a bar on a terminal, nothing elsewhere."""
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from transduce.errors import DataError
-
 T = TypeVar("T")
-
-
-def result_console() -> Console:
-    """Standard output; that nobody would see a result is better known before the work."""
-    if sys.stdout is None:  # as `>&-` leaves it
-        raise DataError("standard output is closed", "leave it open, or send it to a file")
-    return Console()
 
 
 def with_bar(items: Iterable[T], what: str, total: int | None, console: Console) -> Iterator[T]:

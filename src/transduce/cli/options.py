@@ -47,9 +47,7 @@ Input = Annotated[Path | None, typer.Option(metavar="FILE", help="Text; standard
 Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Standard output if not given.")]
 Format = Annotated[Literal["text", "json"], typer.Option(help="json: all that is known, a line each.")]
 Penalty = Annotated[Literal["paper", "plain"], typer.Option(help="((5 + |Y|) / 6)^α, or |Y|^α.")]
-Alternatives = Annotated[
-    int, typer.Option(min=0, max=99, help="Other ways to say it; the beam is wider than that.")
-]
+Alternatives = Annotated[int, typer.Option(min=0, max=99, help="Other ways to say it, in a wider beam.")]
 LengthPenalty = Annotated[float, typer.Option(help="α: the higher, the longer.")]
 Precision = Annotated[
     Literal["float32", "bf16", "int8", "auto"], typer.Option(help="auto: whatever is fastest here.")

@@ -20,9 +20,7 @@ def translate(
     penalty: o.Penalty = "paper",
     coverage_penalty: Annotated[float, typer.Option(help="Cost of source words passed over.")] = 0.0,
     extra_length: Annotated[int, typer.Option(help="Tokens more than the source, at most.")] = 50,
-    max_length: Annotated[
-        int | None, typer.Option(help="Tokens at most, those of a prefix among them.")
-    ] = None,
+    max_length: Annotated[int | None, typer.Option(help="Tokens at most, with a prefix.")] = None,
     min_length: Annotated[int, typer.Option(help="Tokens, at least.")] = 0,
     no_repeat_ngram: Annotated[int, typer.Option(help="No so many tokens in a row twice.")] = 0,
     prefix: Annotated[str, typer.Option(help="How every translation begins.")] = "",

@@ -1,14 +1,24 @@
 """An evaluation, for people."""
 
+import sys
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from transduce.errors import DataError
 from transduce.evaluation.evaluate import Evaluation
 from transduce.evaluation.measurement import Measurement
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "exact": "exact", "per": "PER", "wer": "WER"}
 BETTER = {"bleu": "↑", "chrf": "↑", "ter": "↓", "exact": "↑", "per": "↓", "wer": "↓"}
+
+
+def result_console() -> Console:
+    """Standard output; that nobody would see a result is better known before the work."""
+    if sys.stdout is None:  # as `>&-` leaves it
+        raise DataError("standard output is closed", "leave it open, or send it to a file")
+    return Console()
 
 
 def print_evaluation(evaluation: Evaluation, console: Console) -> None:
