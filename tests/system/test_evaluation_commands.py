@@ -91,6 +91,14 @@ def test_evaluate_translates_measures_and_compares(trained, tmp_path):
     assert (compared["difference"], compared["p"]) == (0, 1)
 
 
+def test_a_full_disk_costs_no_scores(trained):
+    data = ["--source", trained / "test.a", "--reference", trained / "test.b", "--beam", 1]
+    done = run("evaluate", trained / "run" / "final", *data, "--output", "/dev/full")
+    assert done.returncode == 2
+    assert "BLEU ↑" in done.stdout
+    assert done.stderr == "error: cannot write /dev/full: No space left on device; check the space there\n"
+
+
 def test_a_closed_output_is_named_before_the_work(tmp_path):
     (tmp_path / "said").write_text("a\n")
     line = f"{sys.executable} -m transduce evaluate --hypotheses said --reference said >&-"

@@ -57,3 +57,4 @@ def evaluate(
         output=output,
     )
     typer.echo(found.to_json()) if json else print_evaluation(found, console)
+    found.require_kept()

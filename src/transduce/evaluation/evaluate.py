@@ -33,6 +33,7 @@ class Evaluation:
     search: dict[str, object] | None = None  # how a model looked for its translations, if there is one
     other: str | None = None
     comparisons: Sequence[Comparison] = ()
+    lost: DataError | None = None  # why the translations could not be kept, if they could not
 
     def to_json(self) -> str:
         """All of it."""
@@ -52,6 +53,11 @@ class Evaluation:
                 },
             }
         return json.dumps(found, indent=2, ensure_ascii=False)
+
+    def require_kept(self) -> None:
+        """Raise what kept the translations from being kept, once their scores were seen."""
+        if self.lost is not None:
+            raise self.lost
 
 
 def _figures(measurement: Measurement) -> dict[str, object]:
@@ -95,17 +101,17 @@ def evaluate(
     search: dict[str, object] = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
     ready = [test.prepare(system, search, console) for system in systems]
     one = ready[0].translations()
-    if output:
-        _keep(one, output)
+    lost = _keep(one, output) if output else None
     others = [each.translations() for each in ready[1:]]
     name, lines = str(systems[0].path), len(references)
     used = next((search | {"precision": each.precision} for each in ready if each.precision), None)
     with console.status("measuring ..."):
         if not others:
             measured = [measure(each, one, references, options) for each in metrics]
-            return Evaluation(name, lines, measured, used)
+            return Evaluation(name, lines, measured, used, lost=lost)
         compared = [compare(each, one, others[0], references, options) for each in metrics]
-    return Evaluation(name, lines, [each.one for each in compared], used, str(compare_with), compared)
+    measured = [each.one for each in compared]
+    return Evaluation(name, lines, measured, used, str(compare_with), compared, lost)
 
 
 @dataclass(frozen=True)
@@ -196,8 +202,10 @@ def _check_output(output: Path, system: _System, inputs: Sequence[Path]) -> None
         raise DataError(f"cannot write {output}: {error.strerror}", "check the path") from error
 
 
-def _keep(lines: Sequence[str], output: Path) -> None:
+def _keep(lines: Sequence[str], output: Path) -> DataError | None:
+    """If that fails, why: there is still something to measure."""
     try:
         output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     except OSError as error:
-        raise DataError(f"cannot write {output}: {error.strerror}", "check the space there") from error
+        return DataError(f"cannot write {output}: {error.strerror}", "check the space there")
+    return None
