@@ -10,7 +10,7 @@ from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, Vocabulary
 from transduce.data.batching import Batch
 from transduce.data.prepared import Pairs, PairWriter
-from transduce.data.tokenizer import train
+from transduce.data.tokenizer import Tokenizer, train
 from transduce.errors import CheckpointError, ConfigError, TrainingError
 from transduce.models.build import build
 from transduce.training import checkpoint
@@ -107,7 +107,7 @@ def test_a_run_leaves_what_it_should(tmp_path, pairs):
     assert lines[-1]["valid_loss"] < lines[0]["valid_loss"]
     for name in ("best", "final"):
         assert artifact.load(run.folder / name).config == run.config.model
-        assert artifact.load_tokenizer(run.folder / name).vocabulary == TOKENIZER.vocabulary
+        assert Tokenizer.load(run.folder / name).vocabulary == TOKENIZER.vocabulary
 
 
 @pytest.mark.parametrize(
