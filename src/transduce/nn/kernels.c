@@ -224,7 +224,7 @@ typedef struct {
     const float *query, *key, *value;
     const uint8_t *mask; /* (rows, length), 0 where nobody may attend; or NULL */
     float *out;          /* (batch, queries, heads, d_v) */
-    const int64_t *home; /* (batch): whose row of keys, values and mask is whose; NULL if each has its own */
+    const int64_t *home; /* (batch): the row of each one's keys, values and mask; NULL if it is that of its number */
     const int64_t *rows; /* (batch, rows_stride): in which rows the first positions are instead, */
     int64_t rows_stride, known; /* as many as are known */
     int64_t batch, heads, queries, length, d_k, d_v; /* widths are multiples of LANES */
@@ -468,9 +468,9 @@ typedef struct {
     Stack stack;
     const Map *output;
     const float *embedding; /* (vocabulary, d_model) */
-    const float *positions; /* (capacity, d_model) */
+    const float *positions; /* (lengths, d_model): what is added at each */
     const uint8_t *mask;    /* (sources, source) */
-    const int64_t *home, *rows; /* of each target: which source is its own, and where its past is; see `Attention` */
+    const int64_t *home, *rows; /* where each source is, and the past of each target; see `Attention` */
     int64_t rows_stride, known;
     int64_t vocabulary, sources, width;
     int64_t capacity, length, source; /* positions there is room for, that were read, of the sources */
@@ -708,6 +708,7 @@ static int is_done(const Search *s, long source, long length, float highest)
     return s->endings[source * s->beam + s->count - 1].score >= highest / most;
 }
 
+/* One token more of every hypothesis; `of` then says how many sources go on, and how long their targets are */
 int advance(Step *of, const Past *pasts, Search *s, int threads)
 {
     const long length = of->length, width = of->width, candidates = 2 * s->beam;

@@ -142,7 +142,7 @@ class PackedStep:
     def past(self, state: DecoderState, targets: int) -> "Places":
         """Where a state's keys and values are, with room for so many targets and one position more."""
         first, memory, places = state.caches[0], state.memory[0].key, state.places
-        if isinstance(places, Places) and places.suffice(targets, first, memory):
+        if isinstance(places, Places) and places.suffice(first, memory):
             return places
         like = KeyValue(*(part.expand(targets, -1, -1, -1) for part in self._like))
         held = [(*cache.room(like), *seen) for cache, seen in zip(state.caches, state.memory, strict=True)]
@@ -160,14 +160,13 @@ class Places:
     capacity: int
     pointers: "ctypes.Array[Past]"
 
-    def suffice(self, targets: int, cache: KeyValueCache, memory: Tensor) -> bool:
-        """Whether they are the first layer's, with room for one position more of so many targets."""
+    def suffice(self, cache: KeyValueCache, memory: Tensor) -> bool:
+        """Whether they are the first layer's, with room for one position more."""
         return (
             cache.held is not None
             and cache.held.key is self.keys
             and memory is self.memory
             and cache.length < self.capacity
-            and targets <= self.keys.size(0)
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

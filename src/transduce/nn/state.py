@@ -74,10 +74,9 @@ class KeyValueCache:
     def room(self, like: KeyValue) -> KeyValue:
         """All that is set aside, (rows, heads, capacity, width), where one position more has its place.
 
-        A caller that fills it adds to ``length``. ``like`` says how large the rest is, and how many
-        rows there are at least.
+        A caller that fills it adds to ``length``. ``like`` says how large the rest is.
         """
-        if self.held is None or self.length == self.capacity or len(self.held.key) < len(like.key):
+        if self.held is None or self.length == self.capacity:
             self._set_aside(like, self.length + 1)
         assert self.held is not None  # noqa: S101
         return self.held
@@ -92,14 +91,13 @@ class KeyValueCache:
         if needed > self.capacity:
             self.capacity = 2 * needed
         old = None if self.held is None else self.filled()
-        rows = max(len(like.key), 0 if old is None else len(old.key))
-        self.held = KeyValue(*(self._room_for(part, rows) for part in like))
+        self.held = KeyValue(*(self._empty_like(part) for part in like))
         if old is not None:
             for held, part in zip(self.held, old, strict=True):
-                held[: len(part), :, : self.length] = part
+                held[:, :, : self.length] = part
 
-    def _room_for(self, part: Tensor, rows: int) -> Tensor:
-        _, heads, _, width = part.shape
+    def _empty_like(self, part: Tensor) -> Tensor:
+        rows, heads, _, width = part.shape
         return part.new_empty(rows, heads, self.capacity, width)
 
 
