@@ -382,6 +382,11 @@ def test_of_a_sentence_as_much_as_fits_up_to_a_pause():
         "the end",
     ]
     assert split_text("one two three four", lambda piece: len(piece) <= 9) == ["one two", "three", "four"]
+    assert split_text("about 1,000 men at 10:30", lambda piece: len(piece) <= 16) == [
+        "about 1,000 men",
+        "at 10:30",
+    ]
+    assert split_text("犬が、走って、寝て", lambda piece: len(piece) <= 7) == ["犬が、走って、", "寝て"]
 
 
 def test_what_was_written_stays_until_there_is_something_new(tmp_path):

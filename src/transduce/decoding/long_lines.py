@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable
 
 _ENDS = re.compile(r"(?<=[.!?…؟।])\s+(?![a-z])|(?<=[。！？])\s*")  # of sentences
-_PAUSES = re.compile(r"(?<=[,;:，；：、،])\s*")
+_PAUSES = re.compile(r"(?<=[,;:،])\s+")
+_WIDE_PAUSES = re.compile(r"(?<=[，；：、])")  # in scripts that have no spaces
 _SHORT = 16  # characters: an abbreviation, perhaps, after which no sentence ends
 
 
@@ -17,7 +18,12 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
     sentences = _sentences(text)
     if len(sentences) > 1:
         return [piece for sentence in sentences for piece in split_text(sentence, fits)]
-    for separated, glue in ((_PAUSES.split(text), " "), (text.split(), " "), (list(text), "")):
+    for separated, glue in (
+        (_PAUSES.split(text), " "),
+        (_WIDE_PAUSES.split(text), ""),
+        (text.split(), " "),
+        (list(text), ""),
+    ):
         parts = [part for part in separated if part]
         if len(parts) > 1:
             return [piece for joined in _gathered(parts, glue, fits) for piece in split_text(joined, fits)]

@@ -13,9 +13,8 @@ def embed_file(model: MaskedText, source: Path | None, target: Path | None, pool
     """A vector for every line: a JSON list a line, or one array if the target's name ends in ``.npy``."""
     vectors = model.embed(read_lines(source), pooling)
     if target and target.suffix == ".npy":
-        with open_output(
-            source, target
-        ) as out:  # before all the work; what is there is written over after it
+        # It is opened before all the work; what is there is written over after it.
+        with open_output(source, target) as out:
             rows, none = list(vectors), np.empty((0, model.model.config.d_model), np.float32)
             begin_anew(out, target)
             np.save(out, np.stack(rows) if rows else none, allow_pickle=False)
