@@ -49,7 +49,7 @@ from transduce.machine import keep_memory, lacks_announced_instructions
 from transduce.models.build import build
 from transduce.models.protocol import Precision
 from transduce.models.transformer import Transformer
-from transduce.training.train import train
+from transduce.runs.train import train
 
 ALPHA = 0.6
 EXTRA = 50  # tokens that a target may be longer than its source

@@ -18,9 +18,9 @@ from pathlib import Path
 import torch
 
 from transduce.nn.attention import MultiHeadAttention, SelfAttention
-from transduce.nn.hashed import HashedSelfAttention
-from transduce.nn.low_rank import LowRankSelfAttention
-from transduce.nn.restricted import Window, WindowSelfAttention
+from transduce.nn.hashed_attention import HashedSelfAttention
+from transduce.nn.low_rank_attention import LowRankSelfAttention
+from transduce.nn.window_attention import Window, WindowSelfAttention
 
 LENGTHS, QUICK = (256, 512, 1024, 2048, 4096), (256, 512)
 D_MODEL, HEADS = 256, 4

@@ -20,13 +20,13 @@ from typing import Any
 
 import torch
 
-from transduce.config import ModelConfig, RnnConfig, TransformerConfig, Vocabulary
+from transduce.config import ModelConfig, RNNConfig, TransformerConfig, Vocabulary
 from transduce.data.batching import Batch
 from transduce.errors import require_matplotlib
 from transduce.models.build import build
 from transduce.models.protocol import Model
 from transduce.nn.dropout import use_generator
-from transduce.training.objective import batch_loss
+from transduce.training.objectives.translation import batch_loss
 from transduce.training.optimizer import make_optimizer, scale_and_clip
 
 ROOT = Path(__file__).parents[1]
@@ -73,11 +73,11 @@ def count(config: ModelConfig) -> int:
         return sum(parameter.numel() for parameter in build(config, VOCABULARY).parameters())
 
 
-def rnn_as_large_as(parameters: int, attention: str) -> RnnConfig:
+def rnn_as_large_as(parameters: int, attention: str) -> RNNConfig:
     """The widest one that is not larger."""
 
-    def config(width: int) -> RnnConfig:
-        return RnnConfig(
+    def config(width: int) -> RNNConfig:
+        return RNNConfig(
             encoder_layers=1, decoder_layers=1, d_model=64, d_hidden=width, attention=attention, dropout=0.0
         )
 

@@ -14,14 +14,14 @@ from tokenizers import decoders, models, pre_tokenizers
 from torch import Tensor
 from torch.nn import functional
 
-from transduce.config import BertConfig, GptConfig, RnnConfig, TransformerConfig, Vocabulary
-from transduce.data.tokenizer import Side
-from transduce.models.bert import Bert
+from transduce.config import BERTConfig, GPTConfig, RNNConfig, TransformerConfig, Vocabulary
+from transduce.data.tokenizer import SideTokenizer
+from transduce.engine import kernels
+from transduce.models.bert import BERT
 from transduce.models.build import build
-from transduce.models.gpt import Gpt
-from transduce.models.rnn import Rnn
+from transduce.models.gpt import GPT
+from transduce.models.rnn import RNN
 from transduce.models.transformer import Transformer
-from transduce.nn import kernels
 
 TOKENS = 20
 
@@ -31,9 +31,9 @@ def small_config(**changes: Any) -> TransformerConfig:
     return TransformerConfig(**{**sizes, **changes})
 
 
-def small_rnn_config(**changes: Any) -> RnnConfig:
+def small_rnn_config(**changes: Any) -> RNNConfig:
     sizes = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_hidden": 12, "dropout": 0.0}
-    return RnnConfig(**{**sizes, **changes})
+    return RNNConfig(**{**sizes, **changes})
 
 
 def small_model(*, seed: int = 0, **changes: Any) -> Transformer:
@@ -42,7 +42,7 @@ def small_model(*, seed: int = 0, **changes: Any) -> Transformer:
     return model.eval()
 
 
-def small_rnn(*, seed: int = 0, **changes: Any) -> Rnn:
+def small_rnn(*, seed: int = 0, **changes: Any) -> RNN:
     model = build(small_rnn_config(**changes), Vocabulary(source=TOKENS, target=TOKENS), seed=seed)
     _shake(model, seed)
     return model.eval()
@@ -63,30 +63,30 @@ def shaken(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
     return model.eval()
 
 
-def small_gpt(*, seed: int = 0, vocabulary: Vocabulary | None = None, **changes: Any) -> Gpt:
+def small_gpt(*, seed: int = 0, vocabulary: Vocabulary | None = None, **changes: Any) -> GPT:
     sizes = {"layers": 2, "d_model": 16, "d_ff": 32, "heads": 4, "max_length": 24, "dropout": 0.0}
-    config = GptConfig(**{**sizes, "attention_dropout": 0.0, **changes})
+    config = GPTConfig(**{**sizes, "attention_dropout": 0.0, **changes})
     model = build(config, vocabulary or Vocabulary(source=TOKENS, target=TOKENS), seed=seed)
     _shake(model, seed)
     return model.eval()
 
 
-def small_bert(*, seed: int = 0, **changes: Any) -> Bert:
+def small_bert(*, seed: int = 0, **changes: Any) -> BERT:
     sizes = {"layers": 2, "d_model": 16, "d_ff": 32, "heads": 4, "max_length": 24, "dropout": 0.0}
-    config = BertConfig(**{**sizes, "attention_dropout": 0.0, **changes})
+    config = BERTConfig(**{**sizes, "attention_dropout": 0.0, **changes})
     model = build(config, Vocabulary(source=TOKENS, target=TOKENS), seed=seed)
     _shake(model, seed)
     return model.eval()
 
 
-def bytes_and_one_special() -> Side:
+def bytes_and_one_special() -> SideTokenizer:
     """As GPT-2 has it: one token begins and ends a text."""
     names = ["<|endoftext|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     backend = Backend(models.BPE({name: number for number, name in enumerate(names)}, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens(names[:1])
-    return Side(backend)
+    return SideTokenizer(backend)
 
 
 def random_words(count: int) -> list[str]:

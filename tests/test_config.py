@@ -5,9 +5,9 @@ from pydantic import ValidationError
 
 from transduce.config import (
     PRESETS,
-    BertConfig,
-    GptConfig,
-    RnnConfig,
+    BERTConfig,
+    GPTConfig,
+    RNNConfig,
     RunConfig,
     TrainingConfig,
     TransformerConfig,
@@ -21,7 +21,7 @@ from transduce.errors import ConfigError
 
 optional_width = st.none() | st.integers(2, 512)
 rnns = st.builds(
-    RnnConfig,
+    RNNConfig,
     cell=st.sampled_from(["lstm", "gru"]),
     d_hidden=st.integers(1, 4096),
     bidirectional=st.booleans(),
@@ -88,10 +88,10 @@ def test_a_file_changes_its_preset(tmp_path):
 
 def test_a_file_names_its_family_or_has_the_first_one(tmp_path):
     (tmp_path / "run.toml").write_text('[model]\nfamily = "rnn"\nd_hidden = 7\n')
-    assert read_toml(tmp_path / "run.toml").model == RnnConfig(d_hidden=7)
+    assert read_toml(tmp_path / "run.toml").model == RNNConfig(d_hidden=7)
     (tmp_path / "run.toml").write_text('preset = "rnn-plain"\n[model]\ncell = "gru"\n')
     model = read_toml(tmp_path / "run.toml").model
-    assert model == RnnConfig(cell="gru", attention="none", d_model=256, d_hidden=256)
+    assert model == RNNConfig(cell="gru", attention="none", d_model=256, d_hidden=256)
     (tmp_path / "run.toml").write_text("[model]\nd_ff = 7\n")
     assert read_toml(tmp_path / "run.toml").model == TransformerConfig(d_ff=7)
 
@@ -231,7 +231,7 @@ def test_options_are_added_deliberately():
         "hash_rounds",
         "hash_chunk",
     ]
-    assert list(RnnConfig.model_fields) == [
+    assert list(RNNConfig.model_fields) == [
         "family",
         "cell",
         "encoder_layers",
@@ -293,7 +293,7 @@ def test_options_are_added_deliberately():
         "ema",
     ]
     assert list(Vocabulary.model_fields) == ["source", "target", "pad", "bos", "eos"]
-    assert list(GptConfig.model_fields) == [
+    assert list(GPTConfig.model_fields) == [
         "family",
         "layers",
         "d_model",
@@ -307,8 +307,8 @@ def test_options_are_added_deliberately():
         "norm_epsilon",
         "max_length",
     ]
-    assert list(BertConfig.model_fields) == [
-        *GptConfig.model_fields,
+    assert list(BERTConfig.model_fields) == [
+        *GPTConfig.model_fields,
         "segments",
         "masked_head",
         "pooler",

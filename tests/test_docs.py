@@ -53,9 +53,9 @@ def test_every_option_and_preset_is_documented():
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     members = (
         config.TransformerConfig,
-        config.RnnConfig,
-        config.GptConfig,
-        config.BertConfig,
+        config.RNNConfig,
+        config.GPTConfig,
+        config.BERTConfig,
         config.ViTConfig,
     )
     families = [name for member in members for name in member.model_fields]

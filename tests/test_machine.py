@@ -12,9 +12,9 @@ import transduce
 from builders import small_config, small_model
 from transduce import machine
 from transduce.data.tokenizer import train
+from transduce.engine.precision import in_precision
 from transduce.errors import ConfigError
 from transduce.models.build import build
-from transduce.models.precision import in_precision
 from transduce.training.precision import computing_in
 
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -94,7 +94,7 @@ def test_a_trial_that_hangs_or_fails_is_no_success(asked_anew, monkeypatch):
 def test_where_it_was_too_late_bfloat16_is_refused(asked_anew, monkeypatch):
     monkeypatch.setattr(machine, "_bfloat16_product", end)  # whatever oneDNN is told
     with pytest.raises(ConfigError, match="set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and start again"):
-        in_precision(small_model(), "bf16")
+        in_precision(small_model(), "bfloat16")
     with pytest.raises(ConfigError, match="announces and does not have"):
         computing_in("bfloat16", torch.device("cpu"))
 
@@ -108,7 +108,7 @@ if sys.argv[2] == "computed":
     torch.nn.functional.linear(torch.randn(128, 64), torch.randn(64, 64))
 first = transduce.Translator.load(sys.argv[1])
 list(first.translate(["the fox"]))
-for precision in ("bf16", "int8"):
+for precision in ("bfloat16", "int8"):
     try:
         list(transduce.Translator.load(sys.argv[1], precision=precision).translate(["the fox"]))
     except transduce.TransduceError as error:

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from builders import random_words
 from transduce.config import preset, read_toml
-from transduce.training import decide
+from transduce.runs import autotune as decide
+from transduce.runs.probe import probe
+from transduce.runs.train import Options
+from transduce.runs.translation_run import Run
 from transduce.training.distributed import Team
-from transduce.training.probe import probe
-from transduce.training.run import Run
-from transduce.training.train import Options
 from transduce.training.trainer import Trainer
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -55,7 +55,7 @@ def test_wmt14_can_be_planned_from_a_few_batches(name, tmp_path, monkeypatch):
     monkeypatch.setattr(decide, "measure_precision", lambda *_: ("float32", "float32"))
     chosen = Options(source=tmp_path / "a", target=tmp_path / "b", tokenizer="char", config=small)
     run = Run(tmp_path / "run", Console(quiet=True))
-    run.prepare(chosen.inputs(), chosen.wishes())
+    run.prepare(chosen.inputs(), chosen.choices())
     found = probe(*run.open(), Team(), seconds=0.0)
     assert computed == [1, 1, 1]
     batches_a_step = found.seconds_a_step * found.tokens_a_second / 62

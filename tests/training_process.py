@@ -12,9 +12,9 @@ from rich.console import Console
 from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, TransformerConfig
 from transduce.data.corpus import AlignedFiles, Corpus
+from transduce.runs.defaults import UserChoices
+from transduce.runs.translation_run import Inputs, Run
 from transduce.training import checkpoint
-from transduce.training.choices import Wishes
-from transduce.training.run import Inputs, Run
 
 CONFIG = RunConfig(
     model=TransformerConfig(
@@ -53,7 +53,7 @@ def train(folder: Path, die_at: int | None = None) -> None:
         run = Run(folder / "run", Console(file=silence))
         if not run.is_prepared:
             corpus = Corpus((AlignedFiles(folder / "source", folder / "target"),))
-            run.prepare(Inputs(corpus, tokenizer="bpe", vocabulary=280, hold_out=0.1), Wishes(CONFIG))
+            run.prepare(Inputs(corpus, tokenizer="bpe", vocabulary=280, hold_out=0.1), UserChoices(CONFIG))
         run.train()
 
 

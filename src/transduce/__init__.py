@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transduce.artifact import load, save
-    from transduce.config import RnnConfig, RunConfig, TransformerConfig, Vocabulary, preset
+    from transduce.config import RNNConfig, RunConfig, TransformerConfig, Vocabulary, preset
     from transduce.errors import TransduceError
     from transduce.inspection.capture import inspect
     from transduce.inspection.translator import Translator
-    from transduce.models.rnn import Rnn
+    from transduce.models.rnn import RNN
     from transduce.models.transformer import Transformer
-    from transduce.training.train import train
+    from transduce.runs.train import train
 
 __version__ = version("transduce")
 
 __all__ = [
-    "Rnn",
-    "RnnConfig",
+    "RNN",
+    "RNNConfig",
     "RunConfig",
     "TransduceError",
     "Transformer",
@@ -36,8 +36,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Rnn": "models.rnn",
-    "RnnConfig": "config",
+    "RNN": "models.rnn",
+    "RNNConfig": "config",
     "RunConfig": "config",
     "TransduceError": "errors",
     "Transformer": "models.transformer",
@@ -48,7 +48,7 @@ _HOMES = {
     "load": "artifact",
     "preset": "config",
     "save": "artifact",
-    "train": "training.train",
+    "train": "runs.train",
 }
 
 

@@ -22,15 +22,15 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from transduce.config import ModelConfig, Settings, Vocabulary, validate
-from transduce.data.tokenizer import JOINT, SOURCE, TARGET, Tokenizer
+from transduce.data.tokenizer import JOINT, SOURCE, TARGET, TokenizerPair
+from transduce.engine.precision import in_precision
 from transduce.errors import ArtifactError, ConfigError
 from transduce.machine import lacks_announced_instructions
-from transduce.models.bert import Bert
+from transduce.models.bert import BERT
 from transduce.models.build import TextToText, build
-from transduce.models.gpt import Gpt
-from transduce.models.precision import in_precision
+from transduce.models.gpt import GPT
 from transduce.models.protocol import Model, Precision
-from transduce.models.rnn import Rnn
+from transduce.models.rnn import RNN
 from transduce.models.transformer import Transformer
 from transduce.models.vit import ViT
 
@@ -53,7 +53,7 @@ class Header(Settings):
 
 
 def save(
-    model: Model, folder: str | Path, tokenizer: Tokenizer | None = None, *, longest: int | None = None
+    model: Model, folder: str | Path, tokenizer: TokenizerPair | None = None, *, longest: int | None = None
 ) -> None:
     """Write a model folder. An older model there is replaced, whole or not at all; other files stay.
 
@@ -109,7 +109,7 @@ def load(folder: str | Path, *, precision: Precision = "float32") -> Model:
 def load_text_to_text(folder: str | Path, *, precision: Precision = "float32") -> TextToText:
     """The same, of a model that turns one text into another."""
     model = load(folder, precision=precision)
-    if not isinstance(model, Transformer | Rnn):
+    if not isinstance(model, Transformer | RNN):
         raise ArtifactError(
             f"{folder} holds a model of family {model.config.family!r}, which turns no text into another",
             "give the folder of a transformer or an rnn",
@@ -117,16 +117,16 @@ def load_text_to_text(folder: str | Path, *, precision: Precision = "float32") -
     return model
 
 
-def load_gpt(folder: str | Path) -> Gpt:
+def load_gpt(folder: str | Path) -> GPT:
     """The same, of a language model."""
     made_by = "give the folder of a gpt: transduce lm train makes one"
-    return _load_kind(folder, Gpt, "not a language model", made_by)
+    return _load_kind(folder, GPT, "not a language model", made_by)
 
 
-def load_bert(folder: str | Path) -> Bert:
+def load_bert(folder: str | Path) -> BERT:
     """The same, of a model of masked text."""
     made_by = "give the folder of a bert: transduce mlm train makes one"
-    return _load_kind(folder, Bert, "not one of masked text", made_by)
+    return _load_kind(folder, BERT, "not one of masked text", made_by)
 
 
 def load_vit(folder: str | Path) -> ViT:
@@ -154,10 +154,10 @@ def is_part_of_a_model(path: Path) -> bool:
     return path.name in {CONFIG, WEIGHTS, JOINT, SOURCE, TARGET} and (path.parent / WEIGHTS).exists()
 
 
-def load_tokenizer(folder: str | Path) -> Tokenizer:
+def load_tokenizer(folder: str | Path) -> TokenizerPair:
     """The tokenizer of a model folder."""
     folder = Path(folder).expanduser()
-    tokenizer, vocabulary = Tokenizer.load(folder), read_header(folder).vocabulary
+    tokenizer, vocabulary = TokenizerPair.load(folder), read_header(folder).vocabulary
     if vocabulary is not None and tokenizer.vocabulary != vocabulary:
         raise ArtifactError(
             f"{folder} has a tokenizer of {_sizes(tokenizer.vocabulary)} tokens, and a model of "

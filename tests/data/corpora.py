@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from transduce.data.corpus import AlignedFiles, Corpus
-from transduce.data.tokenizer import Tokenizer, train
+from transduce.data.tokenizer import TokenizerPair, train
 from transduce.errors import DataError
 
 KINDS = ("bpe", "unigram", "wordpiece", "char", "byte")
@@ -23,7 +23,7 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 
 
 @lru_cache
-def tokenizer(kind: str = "bpe") -> Tokenizer:
+def tokenizer(kind: str = "bpe") -> TokenizerPair:
     return train(sentences(200), sentences(200, seed=1), kind=kind, size=600)
 
 

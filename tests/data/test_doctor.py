@@ -9,7 +9,7 @@ from rich.console import Console
 
 from transduce.data.corpus import AlignedFiles, Chunk, Corpus, JsonLines, Tsv
 from transduce.data.doctor import EXAMPLES, LONG, Doctor
-from transduce.data.report import print_report
+from transduce.data.doctor_report import print_report
 
 CLEAN = list(zip(sentences(60), sentences(60, seed=1), strict=True))
 

@@ -1,21 +1,21 @@
 import pytest
 import torch
 
-from transduce.config import BertConfig, Vocabulary
+from transduce.config import BERTConfig, Vocabulary
 from transduce.data.text_pairs import encode_lines, segments_of
-from transduce.data.tokenizer import Side, Tokenizer, wordpiece_of
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair, wordpiece_of
 from transduce.errors import DataError
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 
 
 def config(**changes):
-    return BertConfig(layers=1, d_model=8, d_ff=8, heads=2, **changes)
+    return BERTConfig(layers=1, d_model=8, d_ff=8, heads=2, **changes)
 
 
 @pytest.fixture
 def side():
-    return Side(wordpiece_of(WORDS, lowercase=True))
+    return SideTokenizer(wordpiece_of(WORDS, lowercase=True))
 
 
 def test_one_and_two(side):
@@ -26,7 +26,7 @@ def test_one_and_two(side):
 
 
 def test_segments(side):
-    special = Tokenizer(side, side).vocabulary
+    special = TokenizerPair(side, side).vocabulary
     tokens = torch.tensor([[2, 5, 3, 6, 7, 3, 0], [2, 5, 6, 7, 5, 5, 3], [2, 5, 3, 0, 0, 0, 0]])
     assert segments_of(tokens, special).tolist() == [[0, 0, 0, 1, 1, 1, 0], [0] * 7, [0] * 7]
     assert segments_of(tokens, Vocabulary(source=9, target=9)).shape == (3, 7)
@@ -37,7 +37,7 @@ def test_tokens_segments_and_cuts_are_hugging_faces(side, length, tmp_path):
     transformers = pytest.importorskip("transformers")
     (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in WORDS))
     theirs = transformers.BertTokenizerFast.from_pretrained(tmp_path)
-    special = Tokenizer(side, side).vocabulary
+    special = TokenizerPair(side, side).vocabulary
     texts = ["a", "a b c", "a b c d e f", "h g f e d c b a a b c d"]
     for one in texts:
         for other in texts:

@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from transduce.data.tokenizer import SPECIAL, Side, Tokenizer, load_side, normalize, train, train_side
+from transduce.data.tokenizer import (
+    SPECIAL,
+    SideTokenizer,
+    TokenizerPair,
+    load_side,
+    normalize,
+    train,
+    train_side,
+)
 
 # Anything at all; and what is known to be hard, in a row.
 pieces = [
@@ -69,7 +77,7 @@ def test_the_fast_way_is_the_slow_way(kind, batch):
 @given(text=texts)
 @settings(max_examples=30)
 def test_the_fast_way_is_the_slow_way_when_memory_runs_out(kind, text):
-    side = Side(tokenizer(kind).source.backend)
+    side = SideTokenizer(tokenizer(kind).source.backend)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("transduce.data.words.MOST_REMEMBERED", 2)
         many = f"{text} the dog sees the cat {text}"
@@ -113,7 +121,7 @@ def test_a_very_long_word(kind):
 def test_saved_is_loaded(kind, joint, tmp_path):
     saved = train(sentences(50), ["eins zwei drei", *sentences(50, 1)], kind=kind, size=600, joint=joint)
     saved.save(tmp_path)
-    loaded = Tokenizer.load(tmp_path)
+    loaded = TokenizerPair.load(tmp_path)
     assert (loaded.joint, loaded.vocabulary) == (joint, saved.vocabulary)
     lines = [*sentences(5, 2), "</s> the  dog\u2028", "", "🍜 ﬁ e\u0301"]
     assert loaded.encode_source(lines) == saved.encode_source(lines)
@@ -127,9 +135,9 @@ def test_an_older_tokenizer_is_replaced(tmp_path):
     separate = train(sentences(50), ["eins zwei"], kind="char", joint=False)
     tokenizer("bpe").save(tmp_path)
     separate.save(tmp_path)
-    assert Tokenizer.load(tmp_path).vocabulary == separate.vocabulary
+    assert TokenizerPair.load(tmp_path).vocabulary == separate.vocabulary
     tokenizer("bpe").save(tmp_path)
-    assert Tokenizer.load(tmp_path).vocabulary == tokenizer("bpe").vocabulary
+    assert TokenizerPair.load(tmp_path).vocabulary == tokenizer("bpe").vocabulary
 
 
 @every_kind
@@ -242,11 +250,11 @@ def test_berts_special_tokens_as_plain_text(bert):
 
 
 def test_berts_vocabulary_on_both_sides(bert, tmp_path):
-    tokens = Tokenizer(bert, bert)
+    tokens = TokenizerPair(bert, bert)
     assert (tokens.vocabulary.pad, tokens.vocabulary.bos, tokens.vocabulary.eos) == (0, 101, 102)
     assert tokens.decode(tokens.encode_source(["Hello, how are you?"])[0]) == "hello, how are you?"
     tokens.save(tmp_path)
-    loaded = Tokenizer.load(tmp_path)
+    loaded = TokenizerPair.load(tmp_path)
     assert loaded.encode_target(["Hello [MASK] ."]) == tokens.encode_target(["Hello [MASK] ."])
 
 
@@ -285,7 +293,7 @@ def test_files_of_the_library_are_loaded(kind, tmp_path):
     side = load_side(str(tmp_path / "any name"))
     lines = [*sentences(20, 3), "<unk>"]
     assert side.encode(lines) == tokens.source.encode(lines)
-    assert Tokenizer(side, side).vocabulary == tokens.vocabulary
+    assert TokenizerPair(side, side).vocabulary == tokens.vocabulary
 
 
 def foreign(model, trainer, pre_tokenizer, normalizer=None):
@@ -308,7 +316,7 @@ def test_ready_made_tokenizers_keep_their_own_rules(tmp_path):
     backend.enable_truncation(2)
     backend.enable_padding(length=9)
     backend.save(str(tmp_path / "tokenizer.json"))
-    tokens = Tokenizer.load(tmp_path)
+    tokens = TokenizerPair.load(tmp_path)
     names = ["hello", "<mask>", "world", "a"]
     assert tokens.source.encode(["HELLO <mask> world a"]) == [[tokens.source.id_of(name) for name in names]]
 
@@ -327,33 +335,35 @@ def byte_level(**options):
 
 @pytest.mark.parametrize("options", [{}, {"add_prefix_space": False}, {"use_regex": False}])
 def test_ready_made_byte_level_tokenizers(options):
-    side = Side(byte_level(**options))
+    side = SideTokenizer(byte_level(**options))
     assert side.encode(["a b a b", "Hello world"]) == side.encode_slowly(["a b a b", "Hello world"])
 
 
 def test_tokens_added_by_hand():
     backend = byte_level()
     backend.add_tokens(["Hello world"])
-    side = Side(backend)
+    side = SideTokenizer(backend)
     assert side.encode(["a Hello world b"]) == side.encode_slowly(["a Hello world b"])
 
 
 def test_a_start_token_is_not_needed():
     backend = Backend(models.WordLevel({"<pad>": 0, "</s>": 1, "a": 2}, unk_token="<pad>"))
-    side = Side(backend)
-    assert Tokenizer(side, side).vocabulary.bos == Tokenizer(side, side).vocabulary.eos == 1
+    side = SideTokenizer(backend)
+    assert TokenizerPair(side, side).vocabulary.bos == TokenizerPair(side, side).vocabulary.eos == 1
 
 
 @pytest.mark.parametrize(
     ("names", "missing"), [(["a", "</s>"], "pad"), (["<pad>"], "bos"), (["<pad>", "<s>"], "eos")]
 )
 def test_special_tokens_must_exist(names, missing):
-    side = Side(Backend(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="<pad>")))
-    assert f"the tokenizer has no {missing} token" in refused(Tokenizer, side, side)
+    side = SideTokenizer(
+        Backend(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="<pad>"))
+    )
+    assert f"the tokenizer has no {missing} token" in refused(TokenizerPair, side, side)
 
 
 def test_both_sides_must_agree_on_special_tokens(bert):
-    said = refused(Tokenizer, tokenizer("bpe").source, bert)
+    said = refused(TokenizerPair, tokenizer("bpe").source, bert)
     assert "the tokenizer has no eos token that both sides share" in said
 
 
@@ -383,4 +393,4 @@ def test_files_that_cannot_be_read(tmp_path):
         load_side, tmp_path / "missing.json"
     )
     assert f"cannot read {tmp_path}: Is a directory" in refused(load_side, tmp_path)
-    assert f"{tmp_path} has no tokenizer: no tokenizer.json is there" in refused(Tokenizer.load, tmp_path)
+    assert f"{tmp_path} has no tokenizer: no tokenizer.json is there" in refused(TokenizerPair.load, tmp_path)

@@ -1,7 +1,7 @@
 import pytest
 
 from builders import random_words
-from transduce.data.tokenizer import BERT_SPECIAL, Tokenizer
+from transduce.data.tokenizer import BERT_SPECIAL, TokenizerPair
 from transduce.data.wordpiece import train_wordpiece
 from transduce.errors import DataError
 
@@ -12,7 +12,7 @@ def test_it_is_berts():
     side = train_wordpiece(LINES, size=100)
     assert [side.id_of(token) for token in BERT_SPECIAL] == [0, 1, 2, 3, 4]
     assert side.size == 100
-    special = Tokenizer(side, side).vocabulary
+    special = TokenizerPair(side, side).vocabulary
     assert (special.pad, special.bos, special.eos) == (0, 2, 3)
     assert side.decode(side.encode([LINES[0]])[0]) == LINES[0]
     assert side.encode(["[MASK]"]) == [[4]]

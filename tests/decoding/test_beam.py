@@ -12,8 +12,8 @@ from transduce.decoding.beam import beam_search
 from transduce.decoding.constraints import Constraints
 from transduce.decoding.penalties import paper_penalty, plain_penalty
 from transduce.decoding.rules import min_length
+from transduce.engine import kernels
 from transduce.errors import TransduceError
-from transduce.nn import kernels
 
 
 @settings(max_examples=40)

@@ -17,11 +17,11 @@ from transduce.decoding import translator as module
 from transduce.decoding.beam import beam_search
 from transduce.decoding.files import translate_file
 from transduce.decoding.glossary import Glossary
-from transduce.decoding.interactive import converse, picture
 from transduce.decoding.long_lines import split_text
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
 from transduce.errors import ArtifactError, ConfigError, DataError, TransduceError
+from transduce.inspection.interactive import converse, picture
 from transduce.models.build import build
 
 TOKENIZER = train(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
@@ -423,7 +423,7 @@ def test_an_ensemble_of_folders(tmp_path):
         Translator.load(tmp_path / "one")
 
 
-@pytest.mark.parametrize("precision", ["bf16", "int8", "auto"])
+@pytest.mark.parametrize("precision", ["bfloat16", "int8", "auto"])
 @pytest.mark.parametrize("config", [small_config(), small_rnn_config(), small_rnn_config(cell="gru")])
 def test_other_precisions_are_close(tmp_path, config, precision):
     exact = build(config, TOKENIZER.vocabulary, seed=1).eval()

@@ -12,10 +12,10 @@ from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation import evaluate as module
 from transduce.evaluation.evaluate import evaluate
-from transduce.evaluation.files import read_references
+from transduce.evaluation.line_files import read_references
 from transduce.evaluation.measurement import Options
 from transduce.evaluation.metrics import compare, measure
-from transduce.evaluation.report import print_evaluation
+from transduce.evaluation.score_table import print_evaluation
 from transduce.models.build import build
 
 FEW = Options(resamples=50)

@@ -2,8 +2,8 @@ from io import StringIO
 
 from rich.console import Console
 
+from transduce.evaluation.image_classes import ImageEvaluation
 from transduce.evaluation.image_report import print_images
-from transduce.evaluation.images import ImageEvaluation
 
 
 def test_names_are_printed_as_they_are():

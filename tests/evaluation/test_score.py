@@ -13,7 +13,7 @@ from transduce.errors import DataError
 from transduce.evaluation import score as module
 from transduce.evaluation.score import Total, score_pairs
 from transduce.models.build import build
-from transduce.training.objective import batch_loss
+from transduce.training.objectives.translation import batch_loss
 
 WORDS = random_words(40)
 SOURCES = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 7)) for n in range(30)]

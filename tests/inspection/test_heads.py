@@ -11,10 +11,10 @@ from torch.nn import functional as F
 from builders import random_tokens, small_model
 from transduce.data.batching import Batch, pad
 from transduce.data.corpus import AlignedFiles
+from transduce.engine.precision import in_precision
 from transduce.errors import DataError
+from transduce.inspection.head_table import heads_of, print_heads, read_batches, write_json
 from transduce.inspection.heads import attention_at, examine_heads, habit_sums, places, without_head
-from transduce.inspection.report import heads_of, print_heads, read_batches, write_json
-from transduce.models.precision import in_precision
 
 
 def batch_of(model, lengths=((5, 7), (3, 2), (6, 4)), seed=0) -> Batch:

@@ -10,10 +10,10 @@ import torch
 from transduce import artifact
 from transduce.config import ViTConfig
 from transduce.errors import ConfigError
-from transduce.inspection import images
+from transduce.inspection import image_command as images
 from transduce.inspection.heat_map import fonts_for
 from transduce.inspection.image_attention import ImageAttention
-from transduce.inspection.images import draw, inspect_file
+from transduce.inspection.image_command import draw, inspect_file
 from transduce.models.build import build
 
 PIL = pytest.importorskip("PIL.Image")

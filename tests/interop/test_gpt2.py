@@ -3,7 +3,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from builders import shaken
-from transduce.config import GptConfig, Vocabulary
+from transduce.config import GPTConfig, Vocabulary
 from transduce.errors import TransduceError
 from transduce.interop.gpt2 import export_gpt2, import_gpt2, load_gpt2, their_fields
 from transduce.models.build import build
@@ -39,7 +39,7 @@ def test_equal_logits_from_a_saved_folder(changes, tmp_path):
 
 
 def test_ours_into_theirs_and_back():
-    config = GptConfig(layers=2, d_model=12, d_ff=20, heads=3, max_length=9)
+    config = GPTConfig(layers=2, d_model=12, d_ff=20, heads=3, max_length=9)
     vocabulary = Vocabulary(source=25, target=25)
     model, other = (shaken(build(config, vocabulary, seed=seed)) for seed in (0, 1))
     twin = transformers.GPT2LMHeadModel(transformers.GPT2Config(**their_fields(config, vocabulary))).eval()
@@ -58,7 +58,7 @@ def test_greedy_continuations_are_theirs():
 
     twin = theirs(bos_token_id=1, eos_token_id=2, pad_token_id=0)
     model = build(
-        GptConfig(layers=3, d_model=16, d_ff=64, heads=4, max_length=12), Vocabulary(source=31, target=31)
+        GPTConfig(layers=3, d_model=16, d_ff=64, heads=4, max_length=12), Vocabulary(source=31, target=31)
     ).eval()
     import_gpt2(model, twin.state_dict())
     prompts = torch.randint(3, 31, (5, 4))
@@ -110,7 +110,7 @@ def test_special_tokens_are_theirs(special, ours, tmp_path):
 
 def test_post_norm_is_refused():
     config, vocabulary = (
-        GptConfig(layers=1, d_model=8, d_ff=8, heads=2, norm="post"),
+        GPTConfig(layers=1, d_model=8, d_ff=8, heads=2, norm="post"),
         Vocabulary(source=9, target=9),
     )
     model = build(config, vocabulary)

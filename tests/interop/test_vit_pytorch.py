@@ -4,7 +4,7 @@ import torch
 from transduce.config import ViTConfig
 from transduce.data.image_files import read_images
 from transduce.errors import ArtifactError, ConfigError
-from transduce.evaluation.images import evaluate_images
+from transduce.evaluation.image_classes import evaluate_images
 from transduce.interop.torch_pickle import read_state
 from transduce.interop.vit_pytorch import export_vit, import_vit, vit_from_state
 from transduce.models.build import build

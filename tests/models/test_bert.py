@@ -3,7 +3,7 @@ import torch
 
 from builders import TOKENS, random_tokens, small_bert
 from transduce import artifact
-from transduce.config import BertConfig, Vocabulary
+from transduce.config import BERTConfig, Vocabulary
 from transduce.errors import ConfigError, TransduceError
 from transduce.models.build import build
 
@@ -65,12 +65,12 @@ def test_what_it_has_no_head_for_is_said():
 
 def test_classes_need_the_pooler_and_names():
     with pytest.raises(ValueError, match="set pooler = true"):
-        BertConfig(classes=["a"])
+        BERTConfig(classes=["a"])
     with pytest.raises(ValueError, match="the same name"):
-        BertConfig(pooler=True, classes=["a", "a"])
+        BERTConfig(pooler=True, classes=["a", "a"])
 
 
 def test_a_vocabulary_without_padding_is_refused():
     one = Vocabulary(source=TOKENS, target=TOKENS, pad=2, bos=2, eos=2)
     with pytest.raises(TransduceError, match="no padding of its own"):
-        build(BertConfig(), one)
+        build(BERTConfig(), one)

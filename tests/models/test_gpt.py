@@ -5,7 +5,7 @@ from torch.nn import functional
 
 from builders import TOKENS, random_tokens, small_gpt
 from transduce import artifact
-from transduce.config import GptConfig, Vocabulary
+from transduce.config import GPTConfig, Vocabulary
 from transduce.decoding.beam import beam_search
 from transduce.decoding.sampling import Sampling, sample
 from transduce.models.build import build
@@ -150,7 +150,7 @@ def test_beyond_the_context_is_refused():
 
 def test_a_tiny_gpt_learns_a_repeating_text():
     torch.manual_seed(0)
-    config = GptConfig(layers=2, d_model=32, d_ff=64, heads=4, max_length=16, dropout=0.0)
+    config = GPTConfig(layers=2, d_model=32, d_ff=64, heads=4, max_length=16, dropout=0.0)
     model = build(config, Vocabulary(source=12, target=12), seed=0)
     text = torch.tensor([3, 4, 5, 3, 6, 7, 3, 8, 9, 10] * 10)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transduce.config import RnnConfig, TransformerConfig, Vocabulary, preset
+from transduce.config import RNNConfig, TransformerConfig, Vocabulary, preset
 from transduce.models.build import build
 from transduce.nn.dropout import use_generator
 from transduce.training.loss import label_smoothed_cross_entropy
@@ -101,7 +101,7 @@ def test_a_tiny_model_learns_with_other_attention(variant):
     ],
 )
 def test_a_tiny_rnn_learns(task, variant):
-    config = RnnConfig(encoder_layers=1, decoder_layers=1, d_model=64, d_hidden=64, dropout=0.0, **variant)
+    config = RNNConfig(encoder_layers=1, decoder_layers=1, d_model=64, d_hidden=64, dropout=0.0, **variant)
     model = build(config, Vocabulary(source=TOKENS, target=TOKENS), seed=0)
     assert accuracy(model.eval(), task) < 0.2
     assert accuracy(train(model.train(), task, steps=400, peak=5e-3), task) > 0.99

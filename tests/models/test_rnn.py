@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import TOKENS, random_tokens, small_config, small_rnn, small_rnn_config
-from transduce.config import PRESETS, RnnConfig, Vocabulary, preset
+from transduce.config import PRESETS, RNNConfig, Vocabulary, preset
 from transduce.decoding.beam import beam_search
 from transduce.errors import ConfigError
 from transduce.models.build import build
-from transduce.models.rnn import Rnn
+from transduce.models.rnn import RNN
 from transduce.nn.dropout import use_generator
 
 variants = st.fixed_dictionaries(
@@ -171,9 +171,9 @@ def test_sharing(share, matrices):
 
 def test_mistakes_in_making_one():
     with pytest.raises(ConfigError, match="set share = 'target'"):
-        Rnn(small_rnn_config(share="all"), Vocabulary(source=5, target=6))
+        RNN(small_rnn_config(share="all"), Vocabulary(source=5, target=6))
     with pytest.raises(TypeError, match=r"preset\('rnn'\)\.model"):
-        Rnn(small_config(), Vocabulary(source=5, target=5))
+        RNN(small_config(), Vocabulary(source=5, target=5))
     with pytest.raises(ConfigError, match="family 'rnn' needs a vocabulary"):
         build(small_rnn_config(), None)
 
@@ -263,7 +263,7 @@ def size_by_hand(config, vocabulary):
     return encoder + decoder + attention[config.attention] + bridge + (h + memory + 1) * d + vocabulary * d
 
 
-@pytest.mark.parametrize("name", [name for name, c in PRESETS.items() if isinstance(c.model, RnnConfig)])
+@pytest.mark.parametrize("name", [name for name, c in PRESETS.items() if isinstance(c.model, RNNConfig)])
 def test_presets_have_their_size(name):
     with torch.device("meta"):
         model = build(PRESETS[name].model, Vocabulary(source=8000, target=8000))

@@ -10,9 +10,9 @@ from transduce.models.build import build
 from transduce.models.transformer import Transformer
 from transduce.nn.attention import EncoderDecoderAttention, SelfAttention
 from transduce.nn.dropout import Dropout, use_generator
-from transduce.nn.hashed import HashedSelfAttention
-from transduce.nn.low_rank import LowRankSelfAttention
-from transduce.nn.restricted import Window, WindowSelfAttention
+from transduce.nn.hashed_attention import HashedSelfAttention
+from transduce.nn.low_rank_attention import LowRankSelfAttention
+from transduce.nn.window_attention import Window, WindowSelfAttention
 from transduce.paper.parameters import LIKE_BASE, MILLIONS, count_parameters
 
 TRANSFORMERS = {name: c for name, c in PRESETS.items() if isinstance(c.model, TransformerConfig)}

@@ -152,10 +152,10 @@ def test_saved_is_loaded_with_its_classes(changes, tmp_path):
 def test_other_precisions_are_close():
     import copy
 
-    from transduce.models.precision import in_precision
+    from transduce.engine.precision import in_precision
 
     model, images = shaken(), torch.rand(4, 8, 12, 3)
-    for precision, near in (("bf16", 0.15), ("int8", 0.3)):
+    for precision, near in (("bfloat16", 0.15), ("int8", 0.3)):
         other = in_precision(copy.deepcopy(model), precision)
         assert (other(images).float() - model(images)).abs().max() < near * model(images).abs().max()
 

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from transduce.cli.main import app
 from transduce.config import PRESETS, RunConfig, TransformerConfig
 from transduce.nn.attention import scaled_dot_product_attention
-from transduce.nn.hashed import HashedSelfAttention
-from transduce.nn.low_rank import LowRankSelfAttention
-from transduce.nn.restricted import Window, window_attention
+from transduce.nn.hashed_attention import HashedSelfAttention
+from transduce.nn.low_rank_attention import LowRankSelfAttention
+from transduce.nn.window_attention import Window, window_attention
 from transduce.paper import (
     causality,
     cost,
@@ -25,8 +25,8 @@ from transduce.paper import (
     positions,
 )
 from transduce.paper.claim import Claim
+from transduce.paper.claim_table import print_claims, to_json
 from transduce.paper.claims import all_claims
-from transduce.paper.report import print_claims, to_json
 
 
 @pytest.fixture(scope="module")

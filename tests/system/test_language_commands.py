@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from inside import run
-from transduce.training.card import write_card
-from transduce.training.record import read_record
+from transduce.runs.reporting.card import write_card
+from transduce.runs.reporting.record import read_record
 
 CONFIG = """
 [model]

@@ -15,12 +15,12 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-import transduce.training.decide
-import transduce.training.run_folder
+import transduce.runs.autotune
+import transduce.runs.folder
 from transduce.config import RunConfig, TrainingConfig, TransformerConfig
 from transduce.data.corpus import AlignedFiles, Corpus
-from transduce.training.choices import Wishes
-from transduce.training.run import Inputs, Run
+from transduce.runs.defaults import UserChoices
+from transduce.runs.translation_run import Inputs, Run
 
 text, room = Path(sys.argv[1]), int(sys.argv[2])
 torch.set_num_threads(1)
@@ -31,8 +31,8 @@ config = RunConfig(
 run = Run(text / f"run-{room}", Console(width=200))
 corpus = Corpus((AlignedFiles(text / "a", text / "a"),))
 # The limit is one of addresses, not of memory: what is kept for later would count.
-transduce.training.decide.keep_memory = transduce.training.run_folder.keep_memory = lambda: None
-run.prepare(Inputs(corpus, tokenizer="char", examined=False), Wishes(config))
+transduce.runs.autotune.keep_memory = transduce.runs.folder.keep_memory = lambda: None
+run.prepare(Inputs(corpus, tokenizer="char", examined=False), UserChoices(config))
 in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (in_use + (room << 20), -1))
 run.train()

@@ -238,7 +238,7 @@ def test_a_conversation(folder):
 def test_the_picture():
     from rich.console import Console
 
-    from transduce.decoding.interactive import picture
+    from transduce.inspection.interactive import picture
 
     attention = torch.tensor([[0.9, 0.1], [0.0, 1.0]])
     console = Console(width=60, record=True, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115

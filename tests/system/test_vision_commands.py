@@ -11,7 +11,7 @@ from transduce import artifact
 from transduce.cli.main import main
 from transduce.config import ViTConfig
 from transduce.models.build import build
-from transduce.training.report import write_report
+from transduce.runs.reporting.report import write_report
 
 PIL = pytest.importorskip("PIL.Image")
 

@@ -8,8 +8,8 @@ from transduce.config import TrainingConfig, Vocabulary
 from transduce.data.masking import IGNORED
 from transduce.data.prepared import Pairs, PairWriter, Sequences, SequenceWriter
 from transduce.data.rows import Rows
-from transduce.data.tokenizer import Side, Tokenizer, wordpiece_of
-from transduce.training.text_objectives import LanguageModel, MaskedTokens, TextClasses
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair, wordpiece_of
+from transduce.training.objectives.text import LanguageModel, MaskedTokens, TextClasses
 
 TRAINING = TrainingConfig(max_tokens=60, label_smoothing=0.0)
 
@@ -28,8 +28,8 @@ def texts(count=30, first=(), last=()):
 
 def tokenizer():
     special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
-    side = Side(wordpiece_of([*special, *(chr(97 + n) for n in range(15))], lowercase=True))
-    return Tokenizer(side, side)
+    side = SideTokenizer(wordpiece_of([*special, *(chr(97 + n) for n in range(15))], lowercase=True))
+    return TokenizerPair(side, side)
 
 
 def test_language_model_is_plain_cross_entropy(tmp_path):

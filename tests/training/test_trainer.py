@@ -10,13 +10,13 @@ from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, Vocabulary
 from transduce.data.batching import Batch
 from transduce.data.prepared import Pairs, PairWriter
-from transduce.data.tokenizer import Tokenizer, train
+from transduce.data.tokenizer import TokenizerPair, train
 from transduce.errors import CheckpointError, ConfigError, TrainingError
 from transduce.models.build import build
 from transduce.training import checkpoint
 from transduce.training.loss import Loss
-from transduce.training.objective import TEXT, SequenceToSequence, batch_loss
-from transduce.training.parts import ending_in_one_line
+from transduce.training.memory import ending_in_one_line
+from transduce.training.objectives.translation import TEXT, SequenceToSequence, batch_loss
 from transduce.training.trainer import Trainer
 
 TOKENIZER = train(["abc"], ["def"], kind="char")
@@ -29,13 +29,13 @@ class Silent:
     def say(self, message):
         self.said.append(message)
 
-    def moved(self, progress, metrics):
+    def on_step(self, progress, metrics):
         pass
 
-    def stepped(self, progress, metrics):
+    def on_log(self, progress, metrics):
         pass
 
-    def validated(self, progress, validation):
+    def on_validation(self, progress, validation):
         self.said.append(validation)
 
 
@@ -107,7 +107,7 @@ def test_a_run_leaves_what_it_should(tmp_path, pairs):
     assert lines[-1]["valid_loss"] < lines[0]["valid_loss"]
     for name in ("best", "final"):
         assert artifact.load(run.folder / name).config == run.config.model
-        assert Tokenizer.load(run.folder / name).vocabulary == TOKENIZER.vocabulary
+        assert TokenizerPair.load(run.folder / name).vocabulary == TOKENIZER.vocabulary
 
 
 @pytest.mark.parametrize(

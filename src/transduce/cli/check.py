@@ -26,7 +26,7 @@ def check(
 
     from transduce.data.corpus import Corpus
     from transduce.data.doctor import Doctor
-    from transduce.data.report import print_report
+    from transduce.data.doctor_report import print_report
     from transduce.errors import DataError
 
     train = Corpus.of(source or [], target or [], pairs or [], "training")

@@ -21,6 +21,6 @@ def demo(
     """
     from rich.console import Console
 
-    from transduce.training.demo import demo as run
+    from transduce.runs.demo import demo as run
 
     run(task, out, steps, Console())

@@ -39,7 +39,7 @@ def evaluate(
     from transduce.evaluation.evaluate import evaluate as run
     from transduce.evaluation.measurement import Options
     from transduce.evaluation.metrics import USUAL
-    from transduce.evaluation.report import print_evaluation, result_console
+    from transduce.evaluation.score_table import print_evaluation, result_console
 
     console = result_console()
     found = run(

@@ -22,8 +22,8 @@ def interactive(
 
     from rich.console import Console
 
-    from transduce.decoding.interactive import converse
     from transduce.decoding.translator import Translator
+    from transduce.inspection.interactive import converse
 
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 (it lets the line be edited)

@@ -16,8 +16,8 @@ def classify(
 
     Example: transduce mlm classify runs/moods/final --input lines.txt
     """
-    from transduce.decoding.masked import MaskedText
-    from transduce.decoding.masked_files import classify_file
+    from transduce.prediction.masked_text import MaskedText
+    from transduce.prediction.masked_text_files import classify_file
 
     loaded = MaskedText.load(model, warn=lambda message: typer.echo(f"warning: {message}", err=True))
     classify_file(loaded, input, output)

@@ -21,8 +21,8 @@ def embed(
 
     Example: transduce mlm embed runs/tales-bert/final --input lines.txt --output vectors.npy
     """
-    from transduce.decoding.masked import MaskedText
-    from transduce.decoding.masked_files import embed_file
+    from transduce.prediction.masked_text import MaskedText
+    from transduce.prediction.masked_text_files import embed_file
 
     loaded = MaskedText.load(model, warn=lambda message: typer.echo(f"warning: {message}", err=True))
     embed_file(loaded, input, output, pooling)

@@ -16,7 +16,7 @@ def fill(
 
     Example: transduce mlm fill runs/tales-bert/final "The [MASK] sat."
     """
-    from transduce.decoding.masked import MaskedText
+    from transduce.prediction.masked_text import MaskedText
 
     for number, guesses in enumerate(MaskedText.load(model).fill(text, count=count), start=1):
         for one in guesses:

@@ -27,7 +27,7 @@ def finetune(
     Example: transduce mlm finetune --from runs/tales-bert/final --pairs moods.tsv --out runs/moods
     """
     from transduce.cli.resuming import offer
-    from transduce.training.train_text import train_text
+    from transduce.runs.train_text import train_text
 
     if not train_text("classes", **{**context.params, "resume": resume or offer(out)}):
         sys.exit(130)  # it has said so itself

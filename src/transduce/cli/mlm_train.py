@@ -37,7 +37,7 @@ def train(
     Example: transduce mlm train --text tales.txt --out runs/tales-bert
     """
     from transduce.cli.resuming import offer
-    from transduce.training.train_text import train_text
+    from transduce.runs.train_text import train_text
 
     if not train_text("mlm", **{**context.params, "resume": resume or offer(out)}):
         sys.exit(130)  # it has said so itself

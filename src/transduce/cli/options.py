@@ -50,7 +50,7 @@ Penalty = Annotated[Literal["paper", "plain"], typer.Option(help="((5 + |Y|) / 6
 Alternatives = Annotated[int, typer.Option(min=0, max=99, help="Other ways to say it, in a wider beam.")]
 LengthPenalty = Annotated[float, typer.Option(help="α: the higher, the longer.")]
 Precision = Annotated[
-    Literal["float32", "bf16", "int8", "auto"], typer.Option(help="auto: whatever is fastest here.")
+    Literal["float32", "bfloat16", "int8", "auto"], typer.Option(help="auto: whatever is fastest here.")
 ]
 Stop = Annotated[Literal["exact", "first"], typer.Option(help="first: at as many targets as the beam.")]
 TooLong = Annotated[

@@ -20,9 +20,9 @@ def paper(
     """
     from rich.console import Console
 
+    from transduce.paper.claim_table import measure, print_claims, to_json, wide_console
     from transduce.paper.claims import all_claims
     from transduce.paper.plots import write_plots
-    from transduce.paper.report import measure, print_claims, to_json, wide_console
 
     messages = Console(stderr=True)
     if plots is not None:

@@ -32,8 +32,8 @@ def plan(
     """
     from rich.console import Console
 
-    from transduce.training.plan import print_plan
-    from transduce.training.train import plan as make
+    from transduce.runs.plan import print_plan
+    from transduce.runs.train import plan as make
 
     console = Console()
     print_plan(make(console, **context.params), console)

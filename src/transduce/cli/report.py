@@ -13,7 +13,7 @@ def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The run fold
 
     Example: transduce report runs/en-de
     """
-    from transduce.training.report import write_report
+    from transduce.runs.reporting.report import write_report
 
     for path in write_report(run, say=lambda message: typer.echo(message, err=True)):
         typer.echo(path)

@@ -43,7 +43,7 @@ def train(
     On several processes: torchrun --nproc-per-node 2 -m transduce train ...
     """
     from transduce.cli.resuming import offer
-    from transduce.training.train import train as run
+    from transduce.runs.train import train as run
 
     finished = run(**{**context.params, "resume": resume or offer(out)})
     if not finished:

@@ -23,7 +23,7 @@ def classify(
     import json
     from dataclasses import asdict
 
-    from transduce.evaluation.images import classify as run
+    from transduce.evaluation.image_classes import classify as run
 
     unreadable = []
 

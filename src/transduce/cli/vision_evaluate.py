@@ -24,8 +24,8 @@ def evaluate(
 
     from rich.console import Console
 
+    from transduce.evaluation.image_classes import evaluate_images
     from transduce.evaluation.image_report import print_images
-    from transduce.evaluation.images import evaluate_images
 
     found = evaluate_images(model, images)
     typer.echo(dumps(found.to_dict(), ensure_ascii=False)) if json else print_images(found, Console())

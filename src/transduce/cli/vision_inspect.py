@@ -20,7 +20,7 @@ def inspect(
 
     Example: transduce vision inspect runs/photos/final cat.jpg --png attention.png
     """
-    from transduce.inspection.images import inspect_file
+    from transduce.inspection.image_command import inspect_file
 
     for path in inspect_file(model, image, png, out):
         typer.echo(path)

@@ -46,7 +46,7 @@ def train(
     Example: transduce vision train --images train-images-idx3-ubyte.gz --out runs/digits
     """
     from transduce.cli.resuming import offer
-    from transduce.training.train_images import train_images
+    from transduce.runs.train_images import train_images
 
     finished = train_images(**{**context.params, "resume": resume or offer(out)})
     if not finished:

@@ -83,7 +83,7 @@ class TransformerConfig(Settings):
         )
 
 
-class RnnConfig(Settings):
+class RNNConfig(Settings):
     """The sequence-to-sequence RNN, with attention (Bahdanau et al., 2015; Luong et al., 2015) or without."""
 
     family: Literal["rnn"] = "rnn"
@@ -113,7 +113,7 @@ class RnnConfig(Settings):
         )
 
 
-class GptConfig(Settings):
+class GPTConfig(Settings):
     """The decoder-only language model: by default, the smallest GPT-2 (Radford et al., 2019)."""
 
     family: Literal["gpt"] = "gpt"
@@ -130,7 +130,7 @@ class GptConfig(Settings):
     max_length: Count = 1024  # the context: so many tokens at a time
 
     @model_validator(mode="after")
-    def _check(self) -> "GptConfig":
+    def _check(self) -> "GPTConfig":
         _check_heads(self.d_model, self.heads)
         return self
 
@@ -148,7 +148,7 @@ class GptConfig(Settings):
         )
 
 
-class BertConfig(Settings):
+class BERTConfig(Settings):
     """The encoder-only model of masked text: by default, BERT base (Devlin et al., 2019)."""
 
     family: Literal["bert"] = "bert"
@@ -169,7 +169,7 @@ class BertConfig(Settings):
     classes: list[str] = Field(default_factory=list)  # of which a text is one; this needs the pooler
 
     @model_validator(mode="after")
-    def _check(self) -> "BertConfig":
+    def _check(self) -> "BERTConfig":
         _check_heads(self.d_model, self.heads)
         if self.classes and not self.pooler:
             raise ValueError("classes are told from the pooled text: set pooler = true")
@@ -287,9 +287,9 @@ def _family_of(data: object) -> object:
 # A new family is a class above, a member here and a case in `transduce.models.build`.
 ModelConfig = Annotated[
     Annotated[TransformerConfig, Tag("transformer")]
-    | Annotated[RnnConfig, Tag("rnn")]
-    | Annotated[GptConfig, Tag("gpt")]
-    | Annotated[BertConfig, Tag("bert")]
+    | Annotated[RNNConfig, Tag("rnn")]
+    | Annotated[GPTConfig, Tag("gpt")]
+    | Annotated[BERTConfig, Tag("bert")]
     | Annotated[ViTConfig, Tag("vit")],
     Discriminator(_family_of),
 ]

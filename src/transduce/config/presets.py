@@ -1,6 +1,6 @@
 """Configurations by name: the rows of Table 3, and sizes that are often wanted."""
 
-from transduce.config.families import BertConfig, GptConfig, RnnConfig, TransformerConfig
+from transduce.config.families import BERTConfig, GPTConfig, RNNConfig, TransformerConfig
 from transduce.config.run import RunConfig, TrainingConfig
 from transduce.config.validation import suggest
 from transduce.errors import ConfigError
@@ -37,13 +37,13 @@ PRESETS: dict[str, RunConfig] = {
         training=TrainingConfig(steps=300_000),
     ),
     # What the Transformer grew out of, about as large as small.
-    "rnn": RunConfig(model=RnnConfig(d_model=256, d_hidden=256)),
-    "rnn-plain": RunConfig(model=RnnConfig(d_model=256, d_hidden=256, attention="none")),
+    "rnn": RunConfig(model=RNNConfig(d_model=256, d_hidden=256)),
+    "rnn-plain": RunConfig(model=RNNConfig(d_model=256, d_hidden=256, attention="none")),
     # What grew out of it: the decoder alone, and the encoder alone.
-    "gpt": RunConfig(model=GptConfig()),
-    "gpt-small": RunConfig(model=GptConfig(layers=4, d_model=256, d_ff=1024, heads=4, max_length=256)),
-    "bert": RunConfig(model=BertConfig()),
-    "bert-small": RunConfig(model=BertConfig(layers=4, d_model=256, d_ff=1024, heads=4, max_length=128)),
+    "gpt": RunConfig(model=GPTConfig()),
+    "gpt-small": RunConfig(model=GPTConfig(layers=4, d_model=256, d_ff=1024, heads=4, max_length=256)),
+    "bert": RunConfig(model=BERTConfig()),
+    "bert-small": RunConfig(model=BERTConfig(layers=4, d_model=256, d_ff=1024, heads=4, max_length=128)),
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from transduce.data.clean import CleanChunk, usable
 from transduce.data.corpus import Corpus
 from transduce.data.prepared import Pairs, PairWriter
-from transduce.data.tokenizer import Tokenizer, normalize
+from transduce.data.tokenizer import TokenizerPair, normalize
 from transduce.errors import DataError
 
 _SHARES = 10_000
@@ -38,7 +38,7 @@ def is_held_out(source: str, share: float) -> bool:
 
 def prepare(
     folder: Path,
-    tokenizer: Tokenizer,
+    tokenizer: TokenizerPair,
     train: Corpus,
     valid: Corpus | None = None,
     *,

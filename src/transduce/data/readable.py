@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from tokenizers import decoders, pre_tokenizers
 
-from transduce.data.tokenizer import Side
+from transduce.data.tokenizer import SideTokenizer
 
 INSIDE = "·"  # before a piece that continues a word
 SPACE = "␣"
 _BEGINS_WORD = "Ġ"  # a space in the byte-level alphabet
 
 
-def has_words(side: Side) -> bool:
+def has_words(side: SideTokenizer) -> bool:
     """Whether its tokens say where words begin; those of characters and bytes do not."""
     pre = _pre_tokenizer(side)
     if isinstance(pre, pre_tokenizers.ByteLevel):
@@ -19,7 +19,7 @@ def has_words(side: Side) -> bool:
     return pre is not None
 
 
-def readable(side: Side, ids: Sequence[int]) -> list[str]:
+def readable(side: SideTokenizer, ids: Sequence[int]) -> list[str]:
     """Of each id: ``the``, ``·ing`` inside a word, ``␣``, ``</s>``, ``⟨E2⟩`` for part of a character."""
     pre, words = _pre_tokenizer(side), has_words(side)
     names = [side.backend.id_to_token(token) or f"⟨{token}⟩" for token in ids]
@@ -29,7 +29,7 @@ def readable(side: Side, ids: Sequence[int]) -> list[str]:
     ]
 
 
-def _pre_tokenizer(side: Side) -> object:
+def _pre_tokenizer(side: SideTokenizer) -> object:
     pre = side.backend.pre_tokenizer
     return pre[0] if isinstance(pre, pre_tokenizers.Sequence) else pre
 

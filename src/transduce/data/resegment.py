@@ -6,13 +6,13 @@ import numpy as np
 
 from transduce.data.batching import Row
 from transduce.data.prepared import Pairs
-from transduce.data.tokenizer import Side, Tokenizer
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 
 
 class Resegmentation:
     """Pieces of a prepared text that seed, epoch, side and index decide."""
 
-    def __init__(self, pairs: Pairs, tokenizer: Tokenizer, p: float, seed: int) -> None:
+    def __init__(self, pairs: Pairs, tokenizer: TokenizerPair, p: float, seed: int) -> None:
         self.p, self.seed, self.eos = p, seed, tokenizer.vocabulary.eos
         self._sides = {
             name: (rows, side, side.dropout())
@@ -32,5 +32,5 @@ class Resegmentation:
         return np.array([*ids, self.eos])
 
 
-def _text(side: Side, row: Row) -> str:
+def _text(side: SideTokenizer, row: Row) -> str:
     return side.decode(row[:-1].tolist())

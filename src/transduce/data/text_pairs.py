@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from transduce.config import BertConfig, Vocabulary
-from transduce.data.tokenizer import Side
+from transduce.config import BERTConfig, Vocabulary
+from transduce.data.tokenizer import SideTokenizer
 from transduce.errors import DataError
 
 
@@ -21,7 +21,7 @@ class EncodedLines(NamedTuple):
     cut: int
 
 
-def encode_lines(lines: Sequence[str], side: Side, eos: int, model: BertConfig) -> EncodedLines:
+def encode_lines(lines: Sequence[str], side: SideTokenizer, eos: int, model: BERTConfig) -> EncodedLines:
     """Lines that fit into a model. Special tokens that are written in them are text."""
     texts = [[text for text in line.split("\t") if text.strip()] or [""] for line in lines]
     most = min(2, model.segments)

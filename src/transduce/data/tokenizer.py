@@ -3,7 +3,7 @@
 Every kind trained here gives back the text it was given, up to the stated normalisation (Unicode NFC, no
 white space at the ends), for any text whatever: what a vocabulary lacks is spelled in bytes. They never
 recognise special tokens in text: a line that contains ``</s>`` contains four characters. Ready-made ones do,
-unless one asks for `Side.plain`.
+unless one asks for `SideTokenizer.plain`.
 """
 
 import json
@@ -44,7 +44,7 @@ def normalize(text: str) -> str:
     return unicodedata.normalize("NFC", text).strip()
 
 
-class Side:
+class SideTokenizer:
     """The tokenizer of one language: text ↔ ids, without special tokens."""
 
     def __init__(self, backend: Backend, *, plain: bool = False) -> None:
@@ -80,11 +80,11 @@ class Side:
         return next((token for token in found if token is not None), None)
 
     @cached_property
-    def plain(self) -> "Side":
+    def plain(self) -> "SideTokenizer":
         """The same, but special tokens that are written in a text are ordinary characters."""
         if self.backend.encode_special_tokens:
             return self
-        return Side(Backend.from_str(self.backend.to_str()), plain=True)
+        return SideTokenizer(Backend.from_str(self.backend.to_str()), plain=True)
 
     @cached_property
     def special(self) -> dict[int, str]:
@@ -136,10 +136,10 @@ class Side:
         return dropout
 
 
-class Tokenizer:
+class TokenizerPair:
     """Source and target tokenizer, which may be one, and the special tokens they agree on."""
 
-    def __init__(self, source: Side, target: Side) -> None:
+    def __init__(self, source: SideTokenizer, target: SideTokenizer) -> None:
         self.source, self.target = source, target
         ids = {
             "pad": (
@@ -165,7 +165,7 @@ class Tokenizer:
         """One tokenizer for both sides."""
         return self.source is self.target
 
-    def is_like(self, other: "Tokenizer") -> bool:
+    def is_like(self, other: "TokenizerPair") -> bool:
         """Whether both cut text into the same ids."""
         sides = ((self.source, other.source), (self.target, other.target))
         return all(mine.backend.to_str() == theirs.backend.to_str() for mine, theirs in sides)
@@ -199,7 +199,7 @@ class Tokenizer:
             (folder / name).write_text(side.backend.to_str(), encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: Path) -> "Tokenizer":
+    def load(cls, folder: Path) -> "TokenizerPair":
         """Read what `save` wrote."""
         if (folder / JOINT).exists():
             side = load_side(folder / JOINT)
@@ -211,26 +211,26 @@ class Tokenizer:
 
 def train(
     source: Iterable[str], target: Iterable[str], *, kind: Kind = "bpe", size: int = 8000, joint: bool = True
-) -> Tokenizer:
+) -> TokenizerPair:
     """A tokenizer from text: one for both sides, or one a side."""
     if joint:
         side = train_side(chain(source, target), kind=kind, size=size)
-        return Tokenizer(side, side)
-    return Tokenizer(train_side(source, kind=kind, size=size), train_side(target, kind=kind, size=size))
+        return TokenizerPair(side, side)
+    return TokenizerPair(train_side(source, kind=kind, size=size), train_side(target, kind=kind, size=size))
 
 
-def train_side(lines: Iterable[str], *, kind: Kind, size: int) -> Side:
+def train_side(lines: Iterable[str], *, kind: Kind, size: int) -> SideTokenizer:
     """One tokenizer from text; ``size`` limits the vocabulary (characters and bytes are what they are)."""
     normalized = (normalize(line) for line in lines)
     if kind == "char":
-        return Side(_characters(normalized))
+        return SideTokenizer(_characters(normalized))
     if kind == "byte":
-        return Side(_bytes())
+        return SideTokenizer(_bytes())
     # WordPiece has every byte twice; the library's unigram trainer knows no limit without a spare place.
     least = len(SPECIAL) + {"bpe": 256, "unigram": 257, "wordpiece": 512}[kind]
     if size < least:
         raise DataError(f"a vocabulary of {size} is too small", f"give at least {least}: every byte is in it")
-    return Side(_subwords(normalized, kind, size))
+    return SideTokenizer(_subwords(normalized, kind, size))
 
 
 def _subwords(lines: Iterator[str], kind: Kind, size: int) -> Backend:
@@ -315,7 +315,7 @@ def _bytes() -> Backend:
     return backend
 
 
-def load_side(path: str | Path) -> Side:
+def load_side(path: str | Path) -> SideTokenizer:
     """A ready-made tokenizer: a ``tokenizer.json``, or BERT's ``vocab.txt`` (uncased if its words are)."""
     path = Path(path)
     try:
@@ -327,7 +327,7 @@ def load_side(path: str | Path) -> Side:
         raise DataError(
             f"{path} is not a tokenizer: {error}", "give a tokenizer.json or a vocab.txt"
         ) from error
-    return Side(backend)
+    return SideTokenizer(backend)
 
 
 def _from_vocabulary(text: str) -> Backend:

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from transduce.data.tokenizer import BERT_SPECIAL, Side, wordpiece_of
+from transduce.data.tokenizer import BERT_SPECIAL, SideTokenizer, wordpiece_of
 from transduce.data.words import count_words, repeated
 from transduce.errors import DataError
 
 CHARACTERS = 1000  # the commonest ones; others are [UNK]
 
 
-def train_wordpiece(lines: Iterable[str], *, size: int, cased: bool = False) -> Side:
+def train_wordpiece(lines: Iterable[str], *, size: int, cased: bool = False) -> SideTokenizer:
     """A vocabulary of at most ``size`` tokens; the same one for the same text, every time."""
     normal = normalizers.BertNormalizer(lowercase=not cased)
     words = count_words(normal.normalize_str(line) for line in lines)
@@ -40,4 +40,4 @@ def train_wordpiece(lines: Iterable[str], *, size: int, cased: bool = False) -> 
     )
     backend.train_from_iterator(repeated(words), trainer)
     learned = sorted(set(backend.get_vocab(with_added_tokens=True)) - set(first))
-    return Side(wordpiece_of([*first, *learned], lowercase=not cased))
+    return SideTokenizer(wordpiece_of([*first, *learned], lowercase=not cased))

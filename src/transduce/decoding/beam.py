@@ -13,10 +13,10 @@ from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, Integer
 from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
 from transduce.decoding.rules import Rule, silent_tokens
 from transduce.decoding.trace import Trace, Tracer
+from transduce.engine import kernels
+from transduce.engine.packed_search import Search
 from transduce.errors import ConfigError
 from transduce.models.protocol import SearchingModel, SequenceModel
-from transduce.nn import kernels
-from transduce.nn.packed_search import Search
 
 
 @torch.inference_mode()

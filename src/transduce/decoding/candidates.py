@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.decoding.hypotheses import Beams, Candidates
+from transduce.engine import kernels
 from transduce.errors import TransduceError
-from transduce.nn import kernels
 
 BLOCK = 64  # tokens, or so
 

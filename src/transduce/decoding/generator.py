@@ -10,7 +10,7 @@ import torch
 
 from transduce import artifact
 from transduce.data.corpus import require_utf8
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.beam import beam_search
 from transduce.decoding.hypotheses import Hypothesis
 from transduce.decoding.sampling import sample
@@ -40,7 +40,7 @@ class TextGenerator:
     """A language model and its tokenizer, and how texts are looked for."""
 
     model: SequenceModel[Any, Any]
-    tokenizer: Tokenizer
+    tokenizer: TokenizerPair
     settings: SearchSettings
 
     @classmethod

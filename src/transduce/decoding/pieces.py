@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.constraints import progress
 from transduce.decoding.glossary import Glossary
 from transduce.decoding.long_lines import split_text
@@ -40,7 +40,7 @@ class Piece:
 class Pieces:
     """How lines are cut: what must be in the target of a line belongs to its first piece."""
 
-    tokenizer: Tokenizer
+    tokenizer: TokenizerPair
     most: int | None  # tokens of a source
     whose: str  # limit that is
     cut: bool  # whether the first piece must do

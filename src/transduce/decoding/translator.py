@@ -16,7 +16,7 @@ from transduce import artifact
 from transduce.data.batching import batches_by_length
 from transduce.data.corpus import require_utf8
 from transduce.data.readable import readable
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.beam import beam_search
 from transduce.decoding.candidates import ChooseDiverse, Chooser, choose_best
 from transduce.decoding.constraints import Constraints
@@ -46,7 +46,7 @@ class Translator:
     """A model and its tokenizer, and how targets are looked for."""
 
     model: SequenceModel[Any, Any]
-    tokenizer: Tokenizer
+    tokenizer: TokenizerPair
     settings: SearchSettings = field(default_factory=SearchSettings)
     glossary: Glossary = field(default_factory=Glossary)
     prefix: str = ""  # with which every target begins

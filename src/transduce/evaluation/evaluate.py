@@ -11,7 +11,7 @@ from rich.console import Console
 
 from transduce.data.corpus import is_one_file
 from transduce.errors import ConfigError, DataError
-from transduce.evaluation.files import read, read_references, read_sources, same_length
+from transduce.evaluation.line_files import read, read_references, read_sources, same_length
 from transduce.evaluation.measurement import Comparison, Measurement, Options
 from transduce.evaluation.metrics import USUAL, check, compare, measure
 from transduce.terminal import with_bar
@@ -154,7 +154,7 @@ class _Test:
             same_length(system.path, len(found), self._reference, self._lines)
             return _Ready(lambda: found, None)
         from transduce.decoding.translator import Translator  # files are measured without torch
-        from transduce.models.precision import precision_of
+        from transduce.engine.precision import precision_of
         from transduce.models.protocol import Model
 
         def warn(message: str) -> None:

@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from transduce.evaluation.images import ImageEvaluation
+from transduce.evaluation.image_classes import ImageEvaluation
 
 WIDEST = 20  # classes whose confusion fits on a terminal
 

@@ -14,9 +14,9 @@ from transduce.data.blocks import Cutter
 from transduce.data.masking import IGNORED
 from transduce.data.plain_text import texts_of
 from transduce.data.rows import Rows
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import DataError
-from transduce.models.gpt import Gpt
+from transduce.models.gpt import GPT
 
 TOKENS = 2048  # in a batch: blocks × the longest
 
@@ -50,7 +50,7 @@ def measure_files(folder: str | Path, paths: Sequence[Path], *, packed: bool = T
 
 
 @torch.inference_mode()
-def measure(model: Gpt, tokenizer: Tokenizer, texts: list[str], *, packed: bool = True) -> Perplexity:
+def measure(model: GPT, tokenizer: TokenizerPair, texts: list[str], *, packed: bool = True) -> Perplexity:
     """Every token is predicted once, from what stands before it in its block of the model's context."""
     special = model.vocabulary
     rows = tokenizer.target_rows(texts)

@@ -11,7 +11,7 @@ import torch
 
 from transduce.data.batching import Batch, batches_by_length, pad
 from transduce.data.readable import readable
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import DataError
 from transduce.models.build import TextToText
 
@@ -55,7 +55,7 @@ class Total:
 
 def score_pairs(
     model: TextToText,
-    tokenizer: Tokenizer,
+    tokenizer: TokenizerPair,
     sources: Iterable[str],
     targets: Iterable[str],
     *,
@@ -103,7 +103,7 @@ def _check(rows: list[list[int]], name: str, first: int, most: int | None) -> No
 
 def _score_chunk(
     model: TextToText,
-    tokenizer: Tokenizer,
+    tokenizer: TokenizerPair,
     sources: list[list[int]],
     targets: list[list[int]],
     max_tokens: int,

@@ -13,7 +13,7 @@ from transduce import artifact
 from transduce.data.corpus import lines_of
 from transduce.decoding.streams import standard_output
 from transduce.errors import DataError
-from transduce.evaluation.files import read, same_length
+from transduce.evaluation.line_files import read, same_length
 from transduce.evaluation.score import Score, Total, score_pairs
 from transduce.terminal import with_bar
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from transduce.data.corpus import require_utf8
 from transduce.data.readable import has_words, readable
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.hypotheses import Hypothesis
 from transduce.decoding.trace import Branch, Trace
 from transduce.decoding.translation import Candidate
@@ -16,7 +16,7 @@ from transduce.decoding.translator import Translator
 from transduce.errors import DataError, TransduceError
 from transduce.inspection.heads import evaluating
 from transduce.inspection.inspection import Inspection
-from transduce.models.rnn import Rnn
+from transduce.models.rnn import RNN
 from transduce.models.transformer import Transformer
 
 MOST = 512  # tokens on a side: a page grows with their square, and nobody looks at more
@@ -26,7 +26,7 @@ MOST = 512  # tokens on a side: a page grows with their square, and nobody looks
 def inspect(translator: Translator, source: str, target: str | None = None) -> Inspection:
     """Translate a sentence and keep what happened; the weights are those of a given ``target``, if any."""
     model, tokenizer = translator.model, translator.tokenizer
-    if not isinstance(model, Transformer | Rnn):
+    if not isinstance(model, Transformer | RNN):
         raise TransduceError(f"a {type(model).__name__} cannot be looked into", "inspect one of its models")
     ids = _ids(tokenizer.encode_source, source, "the sentence", model.max_length)
     given = None if target is None else _ids(tokenizer.encode_target, target, "the target", model.max_length)
@@ -105,7 +105,7 @@ def _said(found: Hypothesis, eos: int) -> list[int]:
     return [*found.tokens, eos] if ended else found.tokens
 
 
-def _candidate(found: Hypothesis, tokenizer: Tokenizer) -> Candidate:
+def _candidate(found: Hypothesis, tokenizer: TokenizerPair) -> Candidate:
     tokens = readable(tokenizer.target, found.tokens)
     return Candidate(tokenizer.decode(found.tokens), found.score, tokens, found.log_probabilities)
 

@@ -9,9 +9,9 @@ from transduce import artifact
 from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError
 from transduce.inspection.capture import inspect as inspect_sentence
-from transduce.inspection.files import keep, keep_apart
+from transduce.inspection.head_table import heads_of, print_heads, write_json
 from transduce.inspection.heat_map import write_heat_map
-from transduce.inspection.report import heads_of, print_heads, write_json
+from transduce.inspection.output_files import keep, keep_apart
 from transduce.models.transformer import Transformer
 
 PAGE = Path("inspection.html")

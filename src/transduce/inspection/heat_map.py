@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from transduce.errors import ConfigError, require_matplotlib
-from transduce.inspection.files import write
 from transduce.inspection.inspection import Inspection
+from transduce.inspection.output_files import write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

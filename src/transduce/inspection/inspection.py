@@ -9,7 +9,7 @@ from torch import Tensor
 
 from transduce.decoding.trace import Branch
 from transduce.decoding.translation import Candidate
-from transduce.inspection.files import write
+from transduce.inspection.output_files import write
 from transduce.inspection.render import pack, render, rounded
 
 MANY = 300_000  # weights: beyond that, a byte each has to do, or the file becomes too large

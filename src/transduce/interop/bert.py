@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transduce.config import BertConfig, Vocabulary, validate
+from transduce.config import BERTConfig, Vocabulary, validate
 from transduce.interop.hugging_face import (
     TOKENIZERS,
     activation,
@@ -24,7 +24,7 @@ from transduce.interop.hugging_face import (
     their_activation,
 )
 from transduce.interop.tables import Row, export_rows, import_rows
-from transduce.models.bert import Bert
+from transduce.models.bert import BERT
 from transduce.models.build import build
 
 # ours → theirs, inside a layer; several of theirs are ours stacked
@@ -49,7 +49,7 @@ _COMPUTED = f"{_BODY}embeddings.position_ids"  # which older files hold
 _OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # as first published
 
 
-def load_bert(folder: str | Path) -> Bert:
+def load_bert(folder: str | Path) -> BERT:
     """The model of a folder with ``config.json`` and ``model.safetensors``; in evaluation mode.
 
     Which tokens are [CLS] and [SEP], the tokenizer beside them tells.
@@ -61,8 +61,8 @@ def load_bert(folder: str | Path) -> Bert:
     return model.eval()
 
 
-def our_config(fields: Mapping[str, Any], state: Mapping[str, Tensor]) -> BertConfig:
-    """The configuration that the fields of a ``BertConfig`` of theirs and the model's tensors stand for."""
+def our_config(fields: Mapping[str, Any], state: Mapping[str, Tensor]) -> BERTConfig:
+    """The configuration that the fields of a ``BERTConfig`` of theirs and the model's tensors stand for."""
     require(
         fields,
         {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
@@ -90,7 +90,7 @@ def our_config(fields: Mapping[str, Any], state: Mapping[str, Tensor]) -> BertCo
         "pooler": f"{_BODY}pooler.dense.weight" in state,
         "classes": classes,
     }
-    return validate(BertConfig, data, where="the bert model")
+    return validate(BERTConfig, data, where="the bert model")
 
 
 def our_vocabulary(fields: Mapping[str, Any], folder: str | Path) -> Vocabulary:
@@ -115,8 +115,8 @@ def our_vocabulary(fields: Mapping[str, Any], folder: str | Path) -> Vocabulary:
     )
 
 
-def their_fields(config: BertConfig, vocabulary: Vocabulary) -> dict[str, Any]:
-    """The fields of a ``BertConfig`` of theirs for the same model."""
+def their_fields(config: BERTConfig, vocabulary: Vocabulary) -> dict[str, Any]:
+    """The fields of a ``BERTConfig`` of theirs for the same model."""
     require_norm(config.norm, "post", "bert")
     return {
         "vocab_size": vocabulary.source,
@@ -135,7 +135,7 @@ def their_fields(config: BertConfig, vocabulary: Vocabulary) -> dict[str, Any]:
     }
 
 
-def export_bert(model: Bert) -> dict[str, Tensor]:
+def export_bert(model: BERT) -> dict[str, Tensor]:
     """The state dict of their model with the same heads: the same outputs."""
     config = model.config
     state = export_rows(model, _table(config, _classifier(config, {})))
@@ -146,7 +146,7 @@ def export_bert(model: Bert) -> dict[str, Tensor]:
     return {name.removeprefix(_BODY): tensor for name, tensor in state.items()}  # a plain BertModel
 
 
-def import_bert(model: Bert, state: Mapping[str, Tensor]) -> None:
+def import_bert(model: BERT, state: Mapping[str, Tensor]) -> None:
     """Copy a model of theirs, of the same sizes and with the same heads, into the model.
 
     ``state`` is its state dict or what ``save_pretrained`` wrote.
@@ -171,12 +171,12 @@ def _name(name: str) -> str:
     return name if name.startswith((_BODY, "cls.", _CLASSIFIER)) else f"{_BODY}{name}"
 
 
-def _classifier(config: BertConfig, state: Mapping[str, Tensor]) -> str:
+def _classifier(config: BERTConfig, state: Mapping[str, Tensor]) -> str:
     pre_training = f"{_NEXT}weight" in state or (not state and config.masked_head)
     return _NEXT if pre_training else _CLASSIFIER
 
 
-def _table(config: BertConfig, classifier: str) -> Iterator[Row]:
+def _table(config: BERTConfig, classifier: str) -> Iterator[Row]:
     require_norm(config.norm, "post", "bert")
     yield Row([_TOKENS], ["output.weight"])
     yield Row([f"{_BODY}embeddings.position_embeddings.weight"], ["positions.weight"])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from transduce.config import TransformerConfig
-from transduce.data.tokenizer import Side, Tokenizer
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError, ConfigError, DependencyError
 from transduce.models.transformer import Transformer
 from transduce.nn.positional import sinusoids
@@ -40,7 +40,7 @@ _DECODER_LAYER = {
 def export_ctranslate2(
     model: Transformer,
     folder: str | Path,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: TokenizerPair | None = None,
     *,
     quantization: Quantization | None = None,
     positions: int = POSITIONS,
@@ -176,7 +176,7 @@ def _plain(tensor: Tensor) -> Any:
     return tensor.detach().float().cpu().numpy().copy()
 
 
-def _names(side: Side | None, size: int) -> list[str]:
+def _names(side: SideTokenizer | None, size: int) -> list[str]:
     """A name for every id, no two alike."""
     names = [(side and side.backend.id_to_token(token)) or f"<{token}>" for token in range(size)]
     if len(set(names)) < len(names):
@@ -184,7 +184,7 @@ def _names(side: Side | None, size: int) -> list[str]:
     return names
 
 
-def _write(spec: Any, folder: Path, tokenizer: Tokenizer | None) -> None:
+def _write(spec: Any, folder: Path, tokenizer: TokenizerPair | None) -> None:
     """Whole, or not at all."""
     new = folder.with_name(f".{folder.name}.new")
     try:

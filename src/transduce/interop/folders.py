@@ -4,18 +4,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from transduce import artifact
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError
 from transduce.interop.bert import load_bert
 from transduce.interop.gpt2 import load_gpt2
 from transduce.interop.hugging_face import TOKENIZERS, read_fields, read_side
-from transduce.models.bert import Bert
-from transduce.models.gpt import Gpt
+from transduce.models.bert import BERT
+from transduce.models.gpt import GPT
 
-_KINDS: dict[str, Callable[[Path], Bert | Gpt]] = {"bert": load_bert, "gpt2": load_gpt2}
+_KINDS: dict[str, Callable[[Path], BERT | GPT]] = {"bert": load_bert, "gpt2": load_gpt2}
 
 
-def import_folder(folder: str | Path, out: str | Path) -> Bert | Gpt:
+def import_folder(folder: str | Path, out: str | Path) -> BERT | GPT:
     """Read what ``save_pretrained`` wrote, of the kinds that we know, and write a model folder."""
     folder = Path(folder).expanduser()
     fields = read_fields(folder)
@@ -47,11 +47,11 @@ def import_folder(folder: str | Path, out: str | Path) -> Bert | Gpt:
     return model
 
 
-def _tokenizer(folder: Path) -> Tokenizer:
+def _tokenizer(folder: Path) -> TokenizerPair:
     side = read_side(folder)
     if side is None:
         raise ArtifactError(
             f"{folder} has no {' or '.join(TOKENIZERS)}",
             "have transformers write one: AutoTokenizer.from_pretrained(…).save_pretrained(…)",
         )
-    return Tokenizer(side, side)
+    return TokenizerPair(side, side)

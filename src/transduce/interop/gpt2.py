@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transduce.config import GptConfig, Vocabulary, validate
+from transduce.config import GPTConfig, Vocabulary, validate
 from transduce.errors import ConfigError
 from transduce.interop.hugging_face import activation, read_saved, require, require_norm, their_activation
 from transduce.interop.tables import Row, export_rows, import_rows
 from transduce.models.build import build
-from transduce.models.gpt import Gpt
+from transduce.models.gpt import GPT
 
 # ours → theirs, inside a layer
 _LAYER = {
@@ -37,7 +37,7 @@ _REQUIRED = {
 }
 
 
-def load_gpt2(folder: str | Path) -> Gpt:
+def load_gpt2(folder: str | Path) -> GPT:
     """The model of a folder with ``config.json`` and ``model.safetensors``; in evaluation mode."""
     fields, state = read_saved(folder, "gpt2")
     model = build(our_config(fields), our_vocabulary(fields))
@@ -45,7 +45,7 @@ def load_gpt2(folder: str | Path) -> Gpt:
     return model.eval()
 
 
-def our_config(fields: Mapping[str, Any]) -> GptConfig:
+def our_config(fields: Mapping[str, Any]) -> GPTConfig:
     """The configuration that the fields of a ``GPT2Config`` stand for."""
     require(fields, _REQUIRED, "gpt2")
     width = fields["n_embd"]
@@ -60,7 +60,7 @@ def our_config(fields: Mapping[str, Any]) -> GptConfig:
         "norm_epsilon": fields.get("layer_norm_epsilon", 1e-5),
         "max_length": fields["n_positions"],
     }
-    return validate(GptConfig, data, where="the gpt2 model")
+    return validate(GPTConfig, data, where="the gpt2 model")
 
 
 def our_vocabulary(fields: Mapping[str, Any]) -> Vocabulary:
@@ -83,7 +83,7 @@ def our_vocabulary(fields: Mapping[str, Any]) -> Vocabulary:
     return Vocabulary(source=size, target=size, pad=pad, bos=bos, eos=eos)
 
 
-def their_fields(config: GptConfig, vocabulary: Vocabulary) -> dict[str, Any]:
+def their_fields(config: GPTConfig, vocabulary: Vocabulary) -> dict[str, Any]:
     """The fields of a ``GPT2Config`` for the same model."""
     require_norm(config.norm, "pre", "gpt2")
     return {
@@ -104,14 +104,14 @@ def their_fields(config: GptConfig, vocabulary: Vocabulary) -> dict[str, Any]:
     }
 
 
-def export_gpt2(model: Gpt) -> dict[str, Tensor]:
+def export_gpt2(model: GPT) -> dict[str, Tensor]:
     """The state dict of a ``GPT2LMHeadModel`` with these fields: the same logits."""
     rows = export_rows(model, _table(model.config))
     state = {name: _transposed(name, tensor).contiguous() for name, tensor in rows.items()}
     return state | {_OUTPUT: state[_TOKENS]}
 
 
-def import_gpt2(model: Gpt, state: Mapping[str, Tensor]) -> None:
+def import_gpt2(model: GPT, state: Mapping[str, Tensor]) -> None:
     """Copy a ``GPT2LMHeadModel`` of the same sizes into the model.
 
     ``state`` is its state dict or what ``save_pretrained`` wrote; of a plain ``GPT2Model`` just as well.
@@ -127,7 +127,7 @@ def import_gpt2(model: Gpt, state: Mapping[str, Tensor]) -> None:
     import_rows(model, _table(model.config), {name: _transposed(name, left[name]) for name in left})
 
 
-def _table(config: GptConfig) -> Iterator[Row]:
+def _table(config: GPTConfig) -> Iterator[Row]:
     require_norm(config.norm, "pre", "gpt2")
     yield Row([_TOKENS], ["output.weight"])
     yield Row([f"{_PREFIX}wpe.weight"], ["positions.weight"])

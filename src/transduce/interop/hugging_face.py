@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from transduce.data.tokenizer import Side, load_side
+from transduce.data.tokenizer import SideTokenizer, load_side
 from transduce.errors import ArtifactError, ConfigError
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -44,13 +44,13 @@ def read_fields(folder: Path) -> dict[str, Any]:
     return fields
 
 
-def read_side(folder: str | Path) -> Side | None:
+def read_side(folder: str | Path) -> SideTokenizer | None:
     """The tokenizer of the folder, if it has one in a file that we can read."""
     paths = [Path(folder).expanduser() / name for name in TOKENIZERS]
     return next((load_side(path) for path in paths if path.exists()), None)
 
 
-def special_token(folder: str | Path, side: Side, name: str, usual: str) -> int:
+def special_token(folder: str | Path, side: SideTokenizer, name: str, usual: str) -> int:
     """The id of a special token, ``cls_token`` for one, which is called as the folder's files say."""
     called = usual
     for path in (Path(folder).expanduser() / file for file in NAMES):

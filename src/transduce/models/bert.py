@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.config import BertConfig, Vocabulary
+from transduce.config import BERTConfig, Vocabulary
 from transduce.errors import ConfigError
 from transduce.models.protocol import Model
 from transduce.models.stack import stack
@@ -16,19 +16,19 @@ from transduce.nn.masks import padding_mask
 from transduce.nn.positional import LearnedPositions
 
 
-class Bert(Model):
+class BERT(Model):
     """Text in, a vector a token out; with its heads, what was masked, or the class of the text.
 
     ``bos`` is [CLS] and ``eos`` is [SEP]: a text is ``[CLS] … [SEP]``, two of them ``[CLS] … [SEP] … [SEP]``.
     """
 
-    config: BertConfig
+    config: BERTConfig
     vocabulary: Vocabulary
 
-    def __init__(self, config: BertConfig, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: BERTConfig, vocabulary: Vocabulary) -> None:
         super().__init__()
-        if not isinstance(config, BertConfig):
-            raise TypeError(f"give a BertConfig, such as preset('bert').model, not a {type(config).__name__}")
+        if not isinstance(config, BERTConfig):
+            raise TypeError(f"give a BERTConfig, such as preset('bert').model, not a {type(config).__name__}")
         self.config = config
         self.vocabulary = vocabulary
         width, eps = config.d_model, config.norm_epsilon

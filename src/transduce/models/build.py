@@ -5,23 +5,23 @@ from typing import TypeAlias, overload
 import torch
 
 from transduce.config import (
-    BertConfig,
-    GptConfig,
+    BERTConfig,
+    GPTConfig,
     ModelConfig,
-    RnnConfig,
+    RNNConfig,
     TransformerConfig,
     ViTConfig,
     Vocabulary,
 )
 from transduce.errors import ConfigError
-from transduce.models.bert import Bert
-from transduce.models.gpt import Gpt
+from transduce.models.bert import BERT
+from transduce.models.gpt import GPT
 from transduce.models.protocol import Model
-from transduce.models.rnn import Rnn
+from transduce.models.rnn import RNN
 from transduce.models.transformer import Transformer
 from transduce.models.vit import ViT
 
-TextToText: TypeAlias = Transformer | Rnn  # the families that turn one text into another
+TextToText: TypeAlias = Transformer | RNN  # the families that turn one text into another
 
 
 @overload
@@ -29,11 +29,11 @@ def build(
     config: TransformerConfig, vocabulary: Vocabulary | None, *, seed: int | None = None
 ) -> Transformer: ...
 @overload
-def build(config: RnnConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Rnn: ...
+def build(config: RNNConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> RNN: ...
 @overload
-def build(config: GptConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Gpt: ...
+def build(config: GPTConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> GPT: ...
 @overload
-def build(config: BertConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Bert: ...
+def build(config: BERTConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> BERT: ...
 @overload
 def build(config: ViTConfig, vocabulary: None = None, *, seed: int | None = None) -> ViT: ...
 @overload
@@ -52,15 +52,15 @@ def _assemble(config: ModelConfig, vocabulary: Vocabulary | None) -> Model:
         return ViT(config)
     if vocabulary is None:
         raise ConfigError(f"a model of family {config.family!r} needs a vocabulary", "give it one")
-    if isinstance(config, GptConfig):
-        return Gpt(config, vocabulary)
+    if isinstance(config, GPTConfig):
+        return GPT(config, vocabulary)
     if vocabulary.pad == vocabulary.eos:
         raise ConfigError(
             f"the vocabulary has no padding of its own, which a model of family {config.family!r} masks",
             "use another tokenizer",
         )
-    if isinstance(config, BertConfig):
-        return Bert(config, vocabulary)
-    if isinstance(config, RnnConfig):
-        return Rnn(config, vocabulary)
+    if isinstance(config, BERTConfig):
+        return BERT(config, vocabulary)
+    if isinstance(config, RNNConfig):
+        return RNN(config, vocabulary)
     return Transformer(config, vocabulary)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from transduce.config import GptConfig, Vocabulary
+from transduce.config import GPTConfig, Vocabulary
 from transduce.models.protocol import AttentionWeights, Model
 from transduce.models.stack import stack
 from transduce.nn.dropout import Dropout
@@ -27,19 +27,19 @@ class Prompt(NamedTuple):
     last: Tensor  # (batch,), which the first step reads
 
 
-class Gpt(Model):
+class GPT(Model):
     """Text in, logits of the next token out.
 
     No mask hides padding: it stands behind a text, and nothing sees what stands behind it.
     """
 
-    config: GptConfig
+    config: GPTConfig
     vocabulary: Vocabulary
 
-    def __init__(self, config: GptConfig, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: GPTConfig, vocabulary: Vocabulary) -> None:
         super().__init__()
-        if not isinstance(config, GptConfig):
-            raise TypeError(f"give a GptConfig, such as preset('gpt').model, not a {type(config).__name__}")
+        if not isinstance(config, GPTConfig):
+            raise TypeError(f"give a GPTConfig, such as preset('gpt').model, not a {type(config).__name__}")
         self.config = config
         self.vocabulary = vocabulary
         self.output = Embedding(vocabulary.target, config.d_model, scaled=False)  # and input

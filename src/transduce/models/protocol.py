@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig, Vocabulary
+from transduce.engine.packed_search import Said, Search
 from transduce.nn.embedding import Embedding
-from transduce.nn.packed_search import Said, Search
 
 
 class Model(nn.Module):
@@ -23,7 +23,7 @@ class Model(nn.Module):
         return next(self.parameters()).device
 
 
-Precision = Literal["float32", "bf16", "int8", "auto"]  # in which a model is used; auto: the fastest here
+Precision = Literal["float32", "bfloat16", "int8", "auto"]  # in which a model is used; auto: the fastest here
 
 
 @dataclass

@@ -6,7 +6,7 @@ Attention: additive (Bahdanau et al., 2015), multiplicative (Luong et al., 2015)
 import torch
 from torch import Tensor
 
-from transduce.config import RnnConfig, Vocabulary
+from transduce.config import RNNConfig, Vocabulary
 from transduce.models.embeddings import share_embeddings
 from transduce.models.protocol import AttentionWeights, Model
 from transduce.nn.attention import AdditiveAttention, MultiplicativeAttention
@@ -15,16 +15,16 @@ from transduce.nn.recurrent import RecurrentEncoder, RecurrentEncoderLayer, Recu
 from transduce.nn.recurrent_decoder import AttentiveLayer, RecurrentDecoder, RecurrentState
 
 
-class Rnn(Model):
+class RNN(Model):
     """Tokens in, logits of the next token out."""
 
-    config: RnnConfig
+    config: RNNConfig
     vocabulary: Vocabulary
 
-    def __init__(self, config: RnnConfig, vocabulary: Vocabulary) -> None:
+    def __init__(self, config: RNNConfig, vocabulary: Vocabulary) -> None:
         super().__init__()
-        if not isinstance(config, RnnConfig):
-            raise TypeError(f"give an RnnConfig, such as preset('rnn').model, not a {type(config).__name__}")
+        if not isinstance(config, RNNConfig):
+            raise TypeError(f"give an RNNConfig, such as preset('rnn').model, not a {type(config).__name__}")
         self.config = config
         self.vocabulary = vocabulary
         self.source_embedding, self.target_embedding, self.output = share_embeddings(
@@ -91,7 +91,7 @@ class Rnn(Model):
         return None
 
 
-def _encoder(config: RnnConfig) -> RecurrentEncoder:
+def _encoder(config: RNNConfig) -> RecurrentEncoder:
     inputs = [config.d_model, *[_d_memory(config)] * (config.encoder_layers - 1)]
     return RecurrentEncoder(
         [
@@ -102,7 +102,7 @@ def _encoder(config: RnnConfig) -> RecurrentEncoder:
     )
 
 
-def _decoder(config: RnnConfig) -> RecurrentDecoder:
+def _decoder(config: RNNConfig) -> RecurrentDecoder:
     hidden, memory = config.d_hidden, _d_memory(config)
     attention: AdditiveAttention | MultiplicativeAttention | None = None
     if config.attention == "additive":
@@ -117,5 +117,5 @@ def _decoder(config: RnnConfig) -> RecurrentDecoder:
     )
 
 
-def _d_memory(config: RnnConfig) -> int:
+def _d_memory(config: RNNConfig) -> int:
     return 2 * config.d_hidden if config.bidirectional else config.d_hidden

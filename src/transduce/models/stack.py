@@ -4,14 +4,14 @@ from functools import partial
 
 from torch import nn
 
-from transduce.config import BertConfig, GptConfig, ViTConfig
+from transduce.config import BERTConfig, GPTConfig, ViTConfig
 from transduce.nn.attention import SelfAttention
 from transduce.nn.encoder import Encoder, EncoderLayer
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.residual import Residual
 
 
-def stack(config: BertConfig | GptConfig | ViTConfig) -> Encoder:
+def stack(config: BERTConfig | GPTConfig | ViTConfig) -> Encoder:
     """The layers of a model; the norm that ends a pre-norm stack is the ViT's head's to bring."""
     width, eps = config.d_model, config.norm_epsilon
     heads = partial(SelfAttention, width, config.heads, dropout=config.attention_dropout)

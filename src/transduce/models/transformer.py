@@ -8,6 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from transduce.config import TransformerConfig, Vocabulary
+from transduce.engine.packed_encoder import PackedEncoder
+from transduce.engine.packed_search import Said, Search, can_search, packed_search
+from transduce.engine.packed_step import PackedStep
 from transduce.models.embeddings import share_embeddings
 from transduce.models.protocol import AttentionWeights, Model
 from transduce.nn.attention import EncoderDecoderAttention, MultiHeadAttention, SelfAttention
@@ -15,16 +18,13 @@ from transduce.nn.decoder import Decoder, DecoderLayer
 from transduce.nn.dropout import Dropout
 from transduce.nn.encoder import Encoder, EncoderLayer
 from transduce.nn.feed_forward import FeedForward
-from transduce.nn.hashed import HashedSelfAttention
-from transduce.nn.low_rank import LowRankSelfAttention
+from transduce.nn.hashed_attention import HashedSelfAttention
+from transduce.nn.low_rank_attention import LowRankSelfAttention
 from transduce.nn.masks import causal_mask, padding_mask
-from transduce.nn.packed_encoder import PackedEncoder
-from transduce.nn.packed_search import Said, Search, can_search, packed_search
-from transduce.nn.packed_step import PackedStep
 from transduce.nn.positional import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions
 from transduce.nn.residual import Residual
-from transduce.nn.restricted import Window, WindowSelfAttention
 from transduce.nn.state import DecoderState
+from transduce.nn.window_attention import Window, WindowSelfAttention
 
 
 class Memory(NamedTuple):

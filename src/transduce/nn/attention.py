@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.nn import kernels
+from transduce.engine import kernels
+from transduce.engine.unpadding import Unpadded
 from transduce.nn.dropout import Dropout
 from transduce.nn.linear import FusedLinear, Linear
-from transduce.nn.padding import Unpadded
 from transduce.nn.positional import RotaryPositions
 from transduce.nn.state import KeyValue, KeyValueCache
 

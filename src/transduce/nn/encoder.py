@@ -9,9 +9,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from transduce.engine.unpadding import Unpadded
 from transduce.nn.attention import MultiHeadAttention, SelfAttention
 from transduce.nn.feed_forward import FeedForward
-from transduce.nn.padding import Unpadded
 from transduce.nn.residual import Residual
 from transduce.nn.state import KeyValueCache
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from transduce.nn.kernels import move_rows
+from transduce.engine.kernels import move_rows
 
 ROOM = 256  # positions, at most, for which it is set aside beforehand; what becomes longer gets more
 

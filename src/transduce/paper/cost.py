@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.nn.attention import scaled_dot_product_attention
-from transduce.nn.hashed import HashedSelfAttention
-from transduce.nn.low_rank import LowRankSelfAttention
-from transduce.nn.restricted import Window, restricted_attention, window_attention
+from transduce.nn.hashed_attention import HashedSelfAttention
+from transduce.nn.low_rank_attention import LowRankSelfAttention
+from transduce.nn.window_attention import Window, restricted_attention, window_attention
 from transduce.paper.claim import Claim
 from transduce.paper.counting import count_multiplications, layers_to_connect, longest_chain
 

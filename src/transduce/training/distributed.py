@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transduce.nn.attention import EncoderDecoderAttention, MultiHeadAttention
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.recurrent import Recurrent
-from transduce.training.objective import Indices
+from transduce.training.objectives.translation import Indices
 
 # What is sharded by itself, whatever the family: its weights are whole while it computes.
 BLOCKS = (MultiHeadAttention, FeedForward, Recurrent)

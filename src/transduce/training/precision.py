@@ -8,8 +8,8 @@ from typing import Literal
 
 import torch
 
+from transduce.engine.precision import require_bfloat16
 from transduce.machine import lacks_announced_instructions
-from transduce.models.precision import require_bfloat16
 
 Precision = Literal["float32", "bfloat16"]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from transduce import artifact
 from transduce.config import RunConfig
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import CheckpointError, TrainingError
 from transduce.models.protocol import Model
 from transduce.nn.dropout import use_generator
@@ -21,9 +21,9 @@ from transduce.training import checkpoint
 from transduce.training.averaging import MovingAverage, average_checkpoints
 from transduce.training.checkpoint import Progress, Snapshot
 from transduce.training.distributed import Share, Team, assign, assign_all, whole
-from transduce.training.objective import Indices, Objective, WithLoss
+from transduce.training.memory import is_out_of_memory, split
+from transduce.training.objectives.translation import Indices, Objective, WithLoss
 from transduce.training.optimizer import freeze, make_optimizer, scale_and_clip
-from transduce.training.parts import is_out_of_memory, split
 from transduce.training.precision import computing_in
 from transduce.training.schedule import make_schedule
 from transduce.training.validation import Validation, validate
@@ -37,22 +37,22 @@ EXPLODED = 1.0  # nats a token above the best
 PLATEAU = 2  # validations without progress that halve the learning rate of the plateau schedule
 
 
-class Watcher(Protocol):
+class TrainingCallback(Protocol):
     """Who is told how a run goes."""
 
     def say(self, message: str) -> None:
         """Something worth a line."""
         ...
 
-    def moved(self, progress: Progress, metrics: dict[str, float]) -> None:
+    def on_step(self, progress: Progress, metrics: dict[str, float]) -> None:
         """A step was taken."""
         ...
 
-    def stepped(self, progress: Progress, metrics: dict[str, float]) -> None:
+    def on_log(self, progress: Progress, metrics: dict[str, float]) -> None:
         """Something was written to the metrics."""
         ...
 
-    def validated(self, progress: Progress, validation: Validation) -> None:
+    def on_validation(self, progress: Progress, validation: Validation) -> None:
         """A validation was made."""
         ...
 
@@ -65,10 +65,10 @@ class Trainer:
         folder: Path,
         config: RunConfig,
         model: Model,
-        tokenizer: Tokenizer | None,
+        tokenizer: TokenizerPair | None,
         train: Objective[Any],
         valid: Objective[Any],
-        watcher: Watcher,
+        watcher: TrainingCallback,
         team: Team | None = None,
     ) -> None:
         self.folder, self.config, self.tokenizer, self.watcher = folder, config, tokenizer, watcher
@@ -170,7 +170,7 @@ class Trainer:
             self.average.update(self.model, progress.step)
         progress.tokens += int(tokens)
         metrics = {"loss": loss, "nll": nll, "norm": norm, "learning_rate": self._rate_now()}
-        self.watcher.moved(progress, metrics)
+        self.watcher.on_step(progress, metrics)
         if late and not progress.time_is_up:
             progress.time_is_up = True
             self.watcher.say(f"{training.minutes:g} minutes are over: stopping at step {progress.step:,}")
@@ -288,7 +288,7 @@ class Trainer:
                 "blind_loss": validation.blind_loss,
             }
         )
-        self.watcher.validated(progress, validation)
+        self.watcher.on_validation(progress, validation)
         # It may be no number at all.
         if not math.isfinite(validation.loss) or validation.loss > progress.best_loss + EXPLODED:
             known = math.isfinite(progress.best_loss)
@@ -393,4 +393,4 @@ class Trainer:
                 raise TrainingError(
                     f"cannot write {path}: {error.strerror}", "make room, then go on with --resume"
                 ) from error
-        self.watcher.stepped(self.progress, metrics)
+        self.watcher.on_log(self.progress, metrics)

@@ -11,8 +11,8 @@ from torch import nn
 
 from transduce.training.distributed import Team
 from transduce.training.loss import Loss
-from transduce.training.objective import Objective
-from transduce.training.parts import split
+from transduce.training.memory import split
+from transduce.training.objectives.translation import Objective
 
 Figures = npt.NDArray[np.float64]  # negative log-likelihood, correct, tokens
 

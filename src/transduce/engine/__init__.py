@@ -1,0 +1,1 @@
+"""Fast inference on CPUs: packed models that implement the decoding protocol."""

@@ -1,0 +1,1 @@
+"""What is learned: one module per objective."""

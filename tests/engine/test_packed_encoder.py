@@ -1,0 +1,108 @@
+"""An encoder in C against the same encoder, layer by layer, in Python."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rounded_models import KNOWN, OTHERS, rounded
+
+from builders import padded, random_tokens, shared_by
+from transduce.engine import kernels, packed_encoder
+from transduce.engine.packed_encoder import PackedEncoder
+
+pytestmark = pytest.mark.skipif(
+    kernels.library() is None, reason="no compiler, or no processor with AVX-512 VNNI"
+)
+
+
+def read(model, sources):
+    with torch.inference_mode():
+        return model.encode(sources).states
+
+
+def assert_close(found, expected):
+    """Both round to 8 bits: where the last bit decides the way, they are a step apart."""
+    difference = (found - expected).abs()
+    assert difference.max() < 0.05 * expected.abs().max()
+    assert difference.median() < 1e-4
+
+
+@pytest.mark.parametrize("changes", KNOWN)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_it_is_the_encoder_in_python(changes, threads):
+    model, sources = rounded(**changes), padded([9, 1, 5])
+    assert model.fast_encoder is not None
+    with shared_by(threads):
+        found = read(model, sources)
+    model.fast_encoder = None
+    real = sources != model.vocabulary.pad
+    assert_close(found[real], read(model, sources)[real])
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 33, 64])
+def test_sources_longer_than_a_register(length):
+    model, sources = rounded(), random_tokens(1, length)
+    assert model.fast_encoder.fits(torch.ones(1, 1, 1, length))
+    found = read(model, sources)
+    model.fast_encoder = None
+    assert_close(found, read(model, sources))
+
+
+def test_from_65_tokens_on_torch_is_as_fast():
+    assert not rounded().fast_encoder.fits(torch.ones(1, 1, 1, 65))
+
+
+@settings(max_examples=20, deadline=None)
+@given(lengths=st.lists(st.integers(1, 8), min_size=1, max_size=5), seed=st.integers(0, 99))
+def test_sources_do_not_depend_on_their_batch(lengths, seed):
+    model, sources = rounded(), padded(lengths, seed)
+    together = read(model, sources)
+    for row, length in enumerate(lengths):
+        assert torch.equal(together[row, :length], read(model, sources[row : row + 1, :length])[0])
+        assert (together[row, length:] == 0).all()
+
+
+def test_padding_may_be_anywhere():
+    model, sources = rounded(), random_tokens(3, 6)
+    sources[0, 2] = sources[1, 0] = sources[2, :] = model.vocabulary.pad
+    found = read(model, sources)
+    model.fast_encoder = None
+    real = sources != model.vocabulary.pad
+    assert_close(found[real], read(model, sources)[real])
+
+
+@pytest.mark.parametrize("changes", OTHERS)
+def test_others_go_layer_by_layer(changes):
+    model = rounded(**changes)
+    assert model.fast_encoder is None
+    assert read(model, random_tokens(2, 5)).isfinite().all()
+
+
+def test_what_is_long_goes_layer_by_layer(monkeypatch):
+    model, sources, calls = rounded(), random_tokens(2, 6), []
+    expected = read(model, sources)
+    monkeypatch.setattr(PackedEncoder, "__call__", lambda *given: calls.append(given))
+    monkeypatch.setattr(packed_encoder, "LONGEST", 5)
+    assert_close(read(model, sources), expected)
+    assert not calls
+
+
+def test_attention_that_is_looked_at_and_dropout_go_layer_by_layer():
+    model, sources = rounded(dropout=0.5), random_tokens(2, 6)
+    assert len(model.attention(sources, sources).encoder) == model.config.encoder_layers
+    model.train()
+    torch.manual_seed(0)
+    assert not torch.equal(read(model, sources), read(model, sources))
+
+
+def test_copies_point_nowhere_else():
+    model, sources = rounded(), random_tokens(2, 5)
+    expected = read(model, sources)
+    copied = copy.deepcopy(model)
+    assert torch.equal(read(copied, sources), expected)
+    for parameter in copied.parameters():
+        parameter.data.fill_(torch.nan)
+    del copied
+    assert torch.equal(read(model, sources), expected)

@@ -1,0 +1,184 @@
+"""Beam search in C against the same search, step by step, in Python."""
+
+from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rounded_models import KNOWN, rounded
+
+from builders import TOKENS, padded, random_tokens, shared_by, small_model
+from transduce.decoding.beam import beam_search
+from transduce.decoding.candidates import ChooseDiverse
+from transduce.decoding.penalties import paper_penalty, plain_penalty
+from transduce.decoding.trace import Trace
+from transduce.engine import kernels, packed_search
+from transduce.engine.precision import in_precision
+from transduce.errors import TransduceError
+
+pytestmark = pytest.mark.skipif(
+    kernels.library() is None, reason="no compiler, or no processor with AVX-512 VNNI"
+)
+
+
+class BySteps:
+    """A model that has nothing but its steps."""
+
+    def __init__(self, model):
+        self.vocabulary = model.vocabulary
+        self.encode, self.start, self.step = model.encode, model.start, model.step
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """How many there were in C."""
+    calls = []
+    advance = packed_search.packed_search
+    monkeypatch.setattr(
+        "transduce.models.transformer.packed_search", lambda *given: calls.append(1) or advance(*given)
+    )
+    return calls
+
+
+@pytest.mark.parametrize("changes", KNOWN)
+@pytest.mark.parametrize("beam", [1, 4])
+def test_it_is_the_search_in_python(changes, beam, searches):
+    model = rounded(**changes)
+    sources, lengths = padded([9, 4, 1, 6, 3]), [12, 7, 1, 12, 9]
+    found = beam_search(model, sources, lengths, beam=beam)
+    assert searches == [1]
+    assert found == beam_search(BySteps(model), sources, lengths, beam=beam)
+    assert searches == [1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5),
+    limits=st.lists(st.integers(1, 14), min_size=5, max_size=5),
+    beam=st.integers(1, 6),
+    count=st.integers(1, 6),
+    alpha=st.floats(-1, 2),
+    plain=st.booleans(),
+    exact=st.booleans(),
+    room=st.sampled_from([1, 3, 256]),
+    eagerness=st.floats(0, 4),
+    seed=st.integers(0, 99),
+)
+def test_whatever_is_looked_for(lengths, limits, beam, count, alpha, plain, exact, room, eagerness, seed):
+    """``eagerness`` is how soon the model would end."""
+    model = _eager(eagerness)
+    sources, limits = padded(lengths, seed=seed), limits[: len(lengths)]
+    asked = {"beam": beam, "count": count, "exact": exact}
+    asked["penalty"] = (plain_penalty if plain else paper_penalty)(alpha)
+    with mock.patch("transduce.nn.state.ROOM", room):  # it has to grow
+        found = beam_search(model, sources, limits, **asked)
+    assert found == beam_search(BySteps(model), sources, limits, **asked)
+    for hypotheses, limit in zip(found, limits, strict=True):
+        assert 1 <= len(hypotheses) <= min(beam, count)
+        assert all(len(one.log_probabilities) <= limit for one in hypotheses)
+
+
+def _eager(eagerness):
+    model = small_model(d_model=32, d_ff=48, heads=2, norm="pre")
+    with torch.no_grad():  # whatever is said, the last norm adds something that ``eos`` likes
+        model.decoder.final_norm.bias += eagerness * model.output.weight[model.vocabulary.eos]
+    return in_precision(model, "int8")
+
+
+@pytest.mark.parametrize("alpha", [-1, 0, 0.6, 2])
+@pytest.mark.parametrize("eagerness", [0.3, 0.6, 1, 1.5])
+@pytest.mark.parametrize(("beam", "exact"), [(1, True), (3, True), (3, False)])
+def test_when_to_stop(alpha, eagerness, beam, exact):
+    """Where ends are likely, and what comes after them might be better."""
+    model, sources, limits = _eager(eagerness), padded([*range(1, 9)] * 2), [*range(16, 0, -1)]
+    asked = {"beam": beam, "count": 1, "exact": exact, "penalty": plain_penalty(alpha)}
+    found = beam_search(model, sources, limits, **asked)
+    assert found == beam_search(BySteps(model), sources, limits, **asked)
+
+
+def test_targets_end_by_themselves_or_at_their_limit():
+    """Both happen in the tests above."""
+    sources, limits = padded([4] * 8), [9] * 8
+    ends = {
+        len(one.log_probabilities) > len(one.tokens)
+        for eagerness in (0, 2)
+        for several in beam_search(_eager(eagerness), sources, limits)
+        for one in several
+    }
+    assert ends == {True, False}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"rules": [lambda scores, beams: None]},
+        {"coverage": 0.2},
+        {"choose": ChooseDiverse(groups=1, strength=0.0)},
+        {"complete": lambda sentence, tokens: True},
+        {"trace": Trace()},
+        {"beam": TOKENS // 2},
+    ],
+)
+def test_where_others_have_a_say_it_goes_step_by_step(others, searches):
+    sources = random_tokens(1, 5)
+    model = rounded()
+    assert beam_search(model, sources, [7], **{"beam": 3, **others})[0]
+    assert not searches
+
+
+def test_in_training_and_beyond_its_lengths_it_goes_step_by_step(searches):
+    model, sources = rounded(positions="learned", max_length=8), random_tokens(2, 5)
+    beam_search(model, sources, [8, 8])
+    assert searches == [1]
+    beam_search(_eager(9), sources, [20_000, 20_000])
+    assert searches == [1]
+    beam_search(model.train(), sources, [8, 8])
+    assert searches == [1]
+
+
+def test_no_sources_have_no_targets():
+    assert beam_search(rounded(), random_tokens(0, 5), []) == []
+
+
+def test_a_limit_below_one_is_one(searches):
+    model, sources = rounded(), random_tokens(2, 5)
+    assert beam_search(model, sources, [0, -3]) == beam_search(BySteps(model), sources, [1, 1])
+    assert not searches
+
+
+def test_a_limit_for_every_source_and_a_state_that_is_new():
+    model, sources = rounded(), random_tokens(2, 5)
+    with pytest.raises(ValueError, match="1 limits for 2 sources"):
+        beam_search(model, sources, [4])
+    with torch.inference_mode():
+        state = model.start(model.encode(sources))
+        model.step(torch.tensor([4, 4]), state)
+    search = packed_search.Search([4, 4], [1.0] * 5, beam=2, count=1, exact=True, bos=1, eos=2, silent=[0])
+    with pytest.raises(ValueError, match="1 tokens in"):
+        model.search(state, search)
+
+
+def test_several_threads_may_search_at_a_time():
+    """The positions of the longer texts are computed while others read theirs."""
+    model = rounded()
+    lengths = [3, 40, 7, 90, 150, 20, 300, 2]
+    jobs = [(random_tokens(2, 5, seed=seed), [length] * 2) for seed, length in enumerate(lengths)]
+    expected = [beam_search(rounded(), *job) for job in jobs]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda job: beam_search(model, *job), jobs)) == expected
+
+
+def test_several_threads_find_the_same():
+    model, sources = rounded(), padded([9, 4, 1, 6, 3])
+    expected = beam_search(model, sources, [12] * 5)
+    with shared_by(threads=3):
+        assert beam_search(model, sources, [12] * 5) == expected
+
+
+def test_what_is_no_number_is_no_target():
+    model = small_model(d_model=32, d_ff=48, heads=2)
+    model.decoder.layers[0].feed_forward.inner.bias.data[5] = torch.nan
+    with pytest.raises(TransduceError, match="finds no numbers"):
+        beam_search(in_precision(model, "int8"), random_tokens(2, 5), [4, 4])

@@ -1,0 +1,212 @@
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+from torch.nn import functional as F
+
+from transduce.config import RunConfig, TrainingConfig, ViTConfig, read_toml
+from transduce.data.images import Images
+from transduce.errors import ConfigError, DataError, TrainingError
+from transduce.evaluation.image_classes import evaluate_images
+from transduce.models.build import build
+from transduce.runs.defaults import UserChoices
+from transduce.runs.image_run import ImageInputs, ImageRun, complete, suitable, suitable_patch
+from transduce.runs.reporting.progress import Display
+from transduce.runs.train_images import parse_size, train_images
+from transduce.runs.translation_run import Run
+from transduce.training.distributed import Team
+from transduce.training.objectives.image_classes import ImageClassification
+from transduce.training.objectives.translation import WithLoss
+from transduce.training.trainer import Trainer
+from transduce.training.validation import validate
+
+SMALL = ViTConfig(layers=1, d_model=16, d_ff=16, heads=2, patch_size=2, dropout=0.1)
+
+
+def stripes(count=60, seed=0):
+    """Lying stripes or standing ones, with noise."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 2, count)
+    lines = np.where(np.arange(4) % 2, 200, 40)
+    pixels = np.where(labels[:, None, None], lines[None, None, :], lines[None, :, None])
+    noisy = np.broadcast_to(pixels, (count, 4, 4)) + random.integers(-40, 40, (count, 4, 4))
+    return Images(noisy.clip(0, 255).astype(np.uint8)[..., None], labels, ["lying", "standing"])
+
+
+@pytest.fixture
+def archive(tmp_path):
+    images = stripes()
+    np.savez(tmp_path / "a.npz", images=images.pixels, labels=images.labels, classes=images.classes)
+    return tmp_path / "a.npz"
+
+
+def config(**training):
+    return RunConfig(
+        model=SMALL, training=TrainingConfig(**{"precision": "float32", "batch_images": 16, **training})
+    )
+
+
+def run(out, archive, quiet=True, **options):
+    return train_images(out, images=archive, config=config(), console=Console(quiet=quiet), **options)
+
+
+def test_every_image_once_an_epoch_in_parts_that_fit():
+    data = ImageClassification(stripes(50), TrainingConfig(batch_images=16, max_tokens=20), tokens=4)
+    steps = data.steps(epoch=3)
+    assert [sum(map(len, step)) for step in steps] == [16, 16, 16, 2]
+    assert all(len(batch) <= 5 for step in steps for batch in step)
+    assert sorted(np.concatenate([batch for step in steps for batch in step])) == list(range(50))
+    again = data.steps(epoch=3)
+    assert all(
+        np.array_equal(a, b) for s, t in zip(steps, again, strict=True) for a, b in zip(s, t, strict=True)
+    )
+    assert not np.array_equal(steps[0][0], data.steps(epoch=4)[0][0])
+
+
+def test_the_loss_is_torchs_with_label_smoothing():
+    images = stripes()
+    model = build(complete(SMALL, images), seed=0).eval()
+    data = ImageClassification(images, TrainingConfig(label_smoothing=0.2), tokens=4)
+    indices = np.array([3, 1, 7])
+    found = data.loss(model, indices, epoch=0)
+    logits = model(torch.tensor(images.pixels[indices])).detach()
+    labels = torch.tensor(images.labels[indices])
+    torch.testing.assert_close(
+        found.smoothed, F.cross_entropy(logits, labels, reduction="sum", label_smoothing=0.2)
+    )
+    assert found.negative_log_likelihood == pytest.approx(
+        float(F.cross_entropy(logits, labels, reduction="sum"))
+    )
+    assert found.correct == int((logits.argmax(-1) == labels).sum())
+    assert found.tokens == 3
+
+
+def test_augmentation_is_for_training_only():
+    images = stripes()
+    model = build(complete(SMALL.model_copy(update={"dropout": 0.0}), images), seed=0)
+    data = ImageClassification(images, TrainingConfig(crop=2, flip=True), tokens=4)
+    plain = ImageClassification(images, TrainingConfig(), tokens=4)
+    indices = np.arange(20)
+    for training in (True, False):
+        model.train(training)
+        one, other = (objective.loss(model, indices, 0).smoothed for objective in (data, plain))
+        assert torch.equal(one, other) != training
+
+
+def test_a_run_learns_and_says_so_in_words_for_images(tmp_path, archive, capsys):
+    assert run(tmp_path / "run", archive, quiet=False, steps=100)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "54 images to train on, 6 to validate, 2 classes; 4×4 pixels in patches of 2×2" in said
+    assert "images/s" in said
+    assert "token" not in said
+    assert "perplexity" not in said
+    assert "accuracy 100.0%" in said
+    found = evaluate_images(tmp_path / "run" / "final", stripes(200, seed=1))
+    assert found.accuracy > 0.98
+    model = read_toml(tmp_path / "run" / "run.toml").model
+    assert (model.classes, model.image_size, model.channels) == (["lying", "standing"], 4, 1)
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, archive):
+    assert run(tmp_path / "whole", archive, steps=30)
+    first = ImageRun(tmp_path / "halves", Console(quiet=True))
+    first.prepare(ImageInputs(archive), UserChoices(config=config(), steps=30))
+    settings, model, _, train, valid = first.open()
+    trainer = Trainer(
+        first.folder, settings, model, None, train, valid, Display(Console(quiet=True), 30, train.words)
+    )
+    trainer.stop_requested = True
+    trainer.run()
+    assert trainer.progress.step == 1
+    assert run(tmp_path / "halves", archive, resume=True)
+    one, other = (load_file(tmp_path / name / "final" / "model.safetensors") for name in ("whole", "halves"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_epochs_and_minutes(tmp_path, archive):
+    assert run(tmp_path / "epochs", archive, epochs=2.5)
+    assert read_toml(tmp_path / "epochs" / "run.toml").training.steps == 10  # 54 images in steps of 16
+    assert run(tmp_path / "minutes", archive, minutes=0.05)
+    training = read_toml(tmp_path / "minutes" / "run.toml").training
+    assert training.minutes == 0.05
+    assert training.steps > 1
+
+
+def test_a_validation_notices_a_model_that_does_not_look():
+    images = stripes()
+    model = build(complete(SMALL, images), seed=0)
+    data = ImageClassification(images, TrainingConfig(), tokens=4)
+    with torch.no_grad():
+        model.embedding.weight.zero_()
+    assert validate(WithLoss(model), data, Team()).ignores_its_source
+
+
+def test_what_suits_the_images():
+    assert suitable(UserChoices(), 60_000).steps == 14_062
+    assert suitable(UserChoices(), 100).steps == 1_000
+    asked = RunConfig(training=TrainingConfig(steps=7, learning_rate=0.5))
+    assert suitable(UserChoices(config=asked), 100).learning_rate == 0.5
+    assert suitable(UserChoices(config=asked, steps=9), 100).steps == 9
+    assert suitable(UserChoices(config=asked, steps=9), 100).schedule == "cosine"
+    sizes = {(28, 28): 4, (8, 8): 2, (32, 32): 4, (224, 224): 28, (30, 45): 5, (5, 5): 5, (6, 7): 1}
+    assert {size: suitable_patch(*size) for size in sizes} == sizes
+
+
+def test_sizes_on_the_command_line():
+    assert (parse_size("32"), parse_size("32x48"), parse_size(None)) == ((32, 32), (32, 48), None)
+    for wrong in ("x", "0", "3x", "1x2x3", "-4", "5000", "32x100000"):
+        with pytest.raises(ConfigError, match="is no size"):
+            parse_size(wrong)
+
+
+def test_mistakes(tmp_path, archive):
+    def refuse(kind, said, **options):
+        with pytest.raises(kind, match=said):
+            train_images(tmp_path / "run", console=Console(quiet=True), **options)
+        assert not (tmp_path / "run").exists()
+
+    refuse(DataError, "no images were given")
+    refuse(DataError, "does not exist", images=tmp_path / "nowhere")
+    np.savez(tmp_path / "one.npz", images=np.zeros((3, 4, 4), np.uint8), labels=np.zeros(3, int))
+    refuse(DataError, "images of one class only", images=tmp_path / "one.npz")
+    np.savez(tmp_path / "few.npz", images=np.zeros((3, 4, 4), np.uint8), labels=np.arange(3))
+    refuse(DataError, "no class has an image to spare", images=tmp_path / "few.npz")
+    np.savez(tmp_path / "odd.npz", images=np.zeros((4, 13, 17), np.uint8), labels=np.arange(4) % 2)
+    refuse(DataError, "13×17 divide into no square patches", images=tmp_path / "odd.npz")
+    five = RunConfig(model=ViTConfig(patch_size=3))
+    refuse(ConfigError, "images of 4×4 do not divide into patches of 3", images=archive, config=five)
+    text = RunConfig(model={"family": "rnn"})
+    refuse(TrainingError, "a model of family 'rnn'", images=archive, config=text)
+    named = RunConfig(model=ViTConfig(classes=["lying", "flying"]))
+    refuse(DataError, "there is no class 'standing'", images=archive, config=named)
+    refuse(DataError, r"are 13×17×1, not 4×4×1", images=archive, valid=tmp_path / "odd.npz")
+
+
+def test_text_and_images_do_not_mix(tmp_path, archive):
+    assert run(tmp_path / "run", archive, steps=2)
+    with pytest.raises(TrainingError, match="holds a run of transduce vision train"):
+        Run(tmp_path / "run").open()
+    with pytest.raises(ConfigError, match="'vit' reads images, not text; use transduce vision train"):
+        UserChoices(family="vit").limit(10)
+    with pytest.raises(ConfigError, match="'vit' reads images, not text"):
+        UserChoices(config=config()).limit(10)
+
+
+def test_it_learns_digits(tmp_path):
+    """Handwritten digits of 8×8 pixels, a fifth of them held out: at least 97% of those."""
+    digits = pytest.importorskip("sklearn.datasets").load_digits()
+    pixels = (digits.images * 255 / 16).round().astype(np.uint8)[..., None]
+    images = Images(pixels, digits.target.astype(np.int64), [str(n) for n in range(10)])
+    train, held_out = images.split(0.2, seed=7)
+    np.savez(tmp_path / "train.npz", images=train.pixels, labels=train.labels)
+    model = ViTConfig(patch_size=2, layers=4, d_model=64, d_ff=128, heads=4, dropout=0.0)
+    training = TrainingConfig(precision="float32", batch_images=64, validate_every=350)
+    train_images(
+        tmp_path / "run",
+        images=tmp_path / "train.npz",
+        config=RunConfig(model=model, training=training),
+        steps=700,
+        console=Console(quiet=True),
+    )
+    assert evaluate_images(tmp_path / "run" / "final", held_out).accuracy >= 0.97

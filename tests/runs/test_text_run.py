@@ -1,0 +1,220 @@
+"""Runs on plain text: they learn, and a run that was interrupted ends as if it had not been."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+from transduce import artifact
+from transduce.config import BERTConfig, GPTConfig, RunConfig, TrainingConfig, preset
+from transduce.data.tokenizer import BERT_SPECIAL, SideTokenizer, TokenizerPair, wordpiece_of
+from transduce.decoding.generator import TextGenerator
+from transduce.errors import ConfigError, DataError
+from transduce.evaluation.perplexity import measure_files
+from transduce.models.build import build
+from transduce.prediction.masked_text import MaskedText
+from transduce.runs.classes_run import ClassesRun
+from transduce.runs.defaults import UserChoices
+from transduce.runs.text_run import LanguageModelRun, MaskedTextRun, TextInputs
+from transduce.training.trainer import Trainer
+
+SIZES = {"layers": 2, "d_model": 32, "d_ff": 64, "heads": 4, "max_length": 24}
+MODELS = {"lm": GPTConfig(**SIZES), "mlm": BERTConfig(**SIZES)}
+RUNS = {"lm": LanguageModelRun, "mlm": MaskedTextRun}
+KINDS = {"lm": ("char", True), "mlm": ("wordpiece", False)}
+
+SAID = ["the cat sat on the mat", "a dog ran in the park", "the bird sang in its tree"]
+
+
+@pytest.fixture
+def quiet():
+    with Path(os.devnull).open("w") as silence:
+        yield Console(file=silence)
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text"
+    path.write_text("\n".join(SAID * 60) + "\n")
+    return path
+
+
+def prepared(what, folder, text, console, *, dropout=0.1, max_length=24, **training):
+    kind, packed = KINDS[what]
+    inputs = TextInputs([text], [text], kind, 120, packed=packed, cased=False)
+    changes = {"dropout": dropout, "attention_dropout": dropout, "max_length": max_length}
+    model = MODELS[what].model_copy(update=changes)
+    chosen = {"learning_rate": 5e-3, "max_tokens": 400, "precision": "float32", **training}
+    run = RUNS[what](folder, console)
+    run.prepare(inputs, UserChoices(RunConfig(model=model, training=TrainingConfig(**chosen))))
+    return run
+
+
+@pytest.mark.parametrize("what", ["lm", "mlm"])
+def test_interrupted_and_resumed_is_the_same(what, text, tmp_path, quiet, monkeypatch):
+    plan = {"steps": 14, "warmup": 3, "validate_every": 5, "batch_tokens": 500}
+    whole, parted = (prepared(what, tmp_path / name, text, quiet, **plan) for name in ("whole", "parted"))
+    assert whole.train()
+    real = Trainer.step
+
+    def until_8(self, batches):
+        self.stop_requested = self.progress.step + 1 >= 8
+        return real(self, batches)
+
+    monkeypatch.setattr(Trainer, "step", until_8)
+    assert not parted.train()
+    assert "step 8 of 14" in parted.describe()
+    monkeypatch.undo()
+    assert parted.train()
+    for name in ("best", "final"):
+        one, other = (load_file(run.folder / name / "model.safetensors") for run in (whole, parted))
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[key], other[key]) for key in one)
+    metrics = [(run.folder / "metrics.jsonl").read_text() for run in (whole, parted)]
+    assert metrics[0] == metrics[1]
+
+
+def test_a_language_model_writes_what_it_read(text, tmp_path, quiet):
+    text.write_text("\n".join(SAID[:1] * 100) + "\n")
+    plan = {"steps": 150, "warmup": 10, "validate_every": 150, "average": 1}
+    run = prepared("lm", tmp_path / "run", text, quiet, dropout=0.0, max_length=61, **plan)
+    assert run.train()
+    generator = TextGenerator.load(run.folder / "final", beam=1, extra_length=50)
+    lines = list(generator.generate("the c", lines=3))
+    assert [found[0].text for found in lines] == SAID[:1] * 3
+    assert measure_files(run.folder / "final", [text]).a_token < 1.1
+    with pytest.raises(DataError, match=r"the prompt is \d+ tokens long, and the model reads 61"):
+        next(generator.generate("the cat sat on the mat " * 3))
+    drawn = TextGenerator.load(run.folder / "final", nbest=3, extra_length=50, seed=4)
+    assert [one.text for one in next(drawn.generate())] == [one.text for one in next(drawn.generate())]
+    with pytest.raises(ConfigError, match="choose one"):
+        next(drawn.generate(lines=2))
+
+
+def test_masks_are_filled_and_classes_told(text, tmp_path, quiet):
+    run = prepared("mlm", tmp_path / "run", text, quiet, dropout=0.0, steps=120, warmup=10)
+    assert run.train()
+    model = MaskedText.load(run.folder / "final")
+    for masked, wanted in (
+        ("the [MASK] sat on the mat", "cat"),
+        ("a dog [MASK] in the park", "ran"),
+        ("the bird sang in its [MASK]", "tree"),
+    ):
+        (guesses,) = model.fill(masked)
+        assert guesses[0].token == wanted
+        assert guesses[0].text == masked.replace("[MASK]", wanted)
+        assert 0.5 < guesses[0].probability <= 1
+    vectors = list(model.embed([*SAID, "", SAID[0]]))
+    assert [vector.shape for vector in vectors] == [(32,)] * 5
+    torch.testing.assert_close(torch.tensor(vectors[0]), torch.tensor(vectors[4]), atol=1e-5, rtol=1e-5)
+    with pytest.raises(ConfigError, match="tells no classes"):
+        next(model.classify(["x"]))
+    classes = tmp_path / "classes.tsv"
+    classes.write_text("".join(f"{line}\t{line.split()[1]}\n" for line in SAID * 20))
+    finetuned = ClassesRun(tmp_path / "classes", quiet)
+    training = TrainingConfig(steps=30, warmup=3, learning_rate=5e-3, precision="float32")
+    finetuned.prepare(
+        TextInputs([classes], [classes]),
+        UserChoices(RunConfig(training=training), start=run.folder / "final"),
+    )
+    start = artifact.load_bert(finetuned.folder / "start")
+    assert torch.equal(start.output.weight, artifact.load_bert(run.folder / "final").output.weight)
+    assert finetuned.train()
+    told = list(MaskedText.load(finetuned.folder / "final").classify(SAID))
+    assert [next(iter(chances)) for chances in told] == ["cat", "dog", "bird"]
+    assert all(sum(chances.values()) == pytest.approx(1) for chances in told)
+
+
+def test_masked_text_goes_on_from_a_model_of_classes(text, tmp_path, quiet):
+    training = {"steps": 3, "warmup": 1, "validate_every": 3}
+    assert prepared("mlm", tmp_path / "first", text, quiet, **training).train()
+    old = artifact.load_bert(tmp_path / "first" / "final")
+    config = old.config.model_copy(update={"masked_head": False, "pooler": True, "classes": ["a", "b"]})
+    classes = build(config, old.vocabulary, seed=5)
+    artifact.save(classes, tmp_path / "classes", artifact.load_tokenizer(tmp_path / "first" / "final"))
+    run = MaskedTextRun(tmp_path / "second", quiet)
+    run.prepare(TextInputs([text], [text], packed=False), UserChoices(start=tmp_path / "classes", steps=2))
+    heads = run.read_config().model
+    assert (heads.masked_head, heads.pooler, heads.classes) == (True, False, [])
+    start = artifact.load_bert(tmp_path / "second" / "start")
+    assert torch.equal(start.output.weight, classes.output.weight)
+    assert run.train()
+
+
+def test_special_tokens_in_the_text_are_text(text, tmp_path, quiet):
+    text.write_text("the [SEP] cat [MASK] sat[PAD]\n" * 20)
+    run = prepared("mlm", tmp_path / "run", text, quiet, steps=2, warmup=1)
+    special = set(TokenizerPair.load(run.folder).source.special)
+    assert not special & {int(token) for ids in run.texts("train") for token in ids}
+
+
+def test_two_texts_are_told_from_one(tmp_path, quiet):
+    """Whether two words are the same: neither of them says so by itself."""
+    words = ["cat", "dog", "tree", "park"]
+    side = SideTokenizer(wordpiece_of([*BERT_SPECIAL, *words], lowercase=True))
+    tokenizer = TokenizerPair(side, side)
+    model = MODELS["mlm"].model_copy(update={"layers": 1, "dropout": 0.0, "attention_dropout": 0.0})
+    artifact.save(build(model, tokenizer.vocabulary), tmp_path / "start", tokenizer)
+    pairs = [(one, other) for one in words for other in words]
+    lines = [f"{a}\t{b}\tsame\n" * 3 if a == b else f"{a}\t{b}\tother\n" for a, b in pairs]
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(lines))
+    run = ClassesRun(tmp_path / "run", quiet)
+    training = TrainingConfig(steps=120, warmup=10, learning_rate=5e-3, precision="float32")
+    choices = UserChoices(RunConfig(training=training), start=tmp_path / "start")
+    run.prepare(TextInputs([file], [file]), choices)
+    assert run.train()
+    told = MaskedText.load(run.folder / "final").classify([f"{a}\t{b}" for a, b in pairs])
+    assert [next(iter(chances)) for chances in told] == ["same" if a == b else "other" for a, b in pairs]
+
+
+def test_epochs_and_a_model_to_go_on_from(text, tmp_path, quiet):
+    run = prepared("lm", tmp_path / "run", text, quiet, steps=2, warmup=1)
+    assert run.train()
+    again = LanguageModelRun(tmp_path / "again", quiet)
+    again.prepare(TextInputs([text]), UserChoices(start=run.folder / "final", epochs=0.5))
+    config, model, _, train, _ = again.open()
+    assert config.training.steps == max(1, round(0.5 * len(train.steps(0))))
+    assert (config.training.label_smoothing, config.training.learning_rate) == (0.0, 1e-4)
+    assert torch.equal(model.output.weight, artifact.load_gpt(run.folder / "final").output.weight)
+
+
+@pytest.mark.parametrize(
+    ("choices", "inputs", "said"),
+    [
+        ({"preset": "small"}, {}, "a model of family 'transformer' was asked for"),
+        ({"config": RunConfig(training=TrainingConfig(r_drop=1.0))}, {}, "r_drop is for pairs of texts"),
+        ({}, {"tokenizer": "bpe", "vocabulary": 20}, "a vocabulary of 20 is too small"),
+    ],
+)
+def test_mistakes(choices, inputs, said, text, tmp_path, quiet):
+    run = LanguageModelRun(tmp_path / "run", quiet)
+    with pytest.raises((ConfigError, DataError), match=said):
+        run.prepare(TextInputs([text], **inputs), UserChoices(**choices))
+    assert not run.is_prepared
+
+
+def test_a_tokenizer_without_a_mask_is_refused(text, tmp_path, quiet):
+    with pytest.raises(DataError, match=r"a bpe tokenizer has no \[MASK\]"):
+        MaskedTextRun(tmp_path / "run", quiet).prepare(TextInputs([text]), UserChoices())
+
+
+def test_pairs_are_not_for_these_families(text, tmp_path):
+    from transduce.runs.train import train
+
+    for wish in ({"family": "gpt"}, {"preset": "bert-small"}):
+        with pytest.raises(ConfigError, match="turns no text into another"):
+            train(tmp_path / "run", source=text, target=text, console=Console(quiet=True), **wish)
+
+
+def test_presets_are_the_published_sizes():
+    from transduce.config import Vocabulary
+
+    with torch.device("meta"):
+        gpt = build(preset("gpt").model, Vocabulary(source=50257, target=50257))
+        bert = build(preset("bert").model, Vocabulary(source=30522, target=30522))
+    assert sum(p.numel() for p in gpt.parameters()) == 124_439_808
+    assert sum(p.numel() for p in bert.parameters()) == 109_514_298  # BertForMaskedLM of transformers

@@ -1,0 +1,334 @@
+"""``transduce.train`` as a user of Python meets it."""
+
+import io
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from rich.console import Console
+
+import transduce
+from builders import random_words, small_config, small_rnn_config
+from transduce import artifact
+from transduce.config import RunConfig, TrainingConfig, preset, read_toml
+from transduce.errors import ArtifactError, ConfigError, DataError, TrainingError
+from transduce.runs import defaults
+from transduce.runs.lock import alone_in
+from transduce.runs.train import Options, plan
+from transduce.runs.translation_run import Run
+from transduce.training.objectives.translation import WithLoss
+
+QUICK = TrainingConfig(
+    steps=6, warmup=2, learning_rate=0.01, max_tokens=200, validate_every=3, precision="float32"
+)
+CONFIG = RunConfig(model=small_config(), training=QUICK)
+RNN = RunConfig(model=small_rnn_config(dropout=0.2), training=QUICK)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """Words and their reversals."""
+    folder, words = tmp_path_factory.mktemp("text"), random_words(300)
+    (folder / "a").write_text("\n".join(words) + "\n")
+    (folder / "b").write_text("\n".join(word[::-1] for word in words) + "\n")
+    (folder / "both.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words[:50]))
+    return folder
+
+
+@pytest.fixture
+def files(text):
+    return {"source": text / "a", "target": text / "b", "tokenizer": "char"}
+
+
+def train(out, **options):
+    said = io.StringIO()
+    console = Console(file=said, width=200)
+    assert transduce.train(out, console=console, **options) is True
+    return said.getvalue()
+
+
+def test_a_run_from_python(files, text, tmp_path):
+    said = train(tmp_path / "run", config=CONFIG, valid_pairs=text / "both.tsv", **files)
+    assert "300 pairs to train on, 50 to validate" in said
+    assert transduce.load(tmp_path / "run" / "final").config == CONFIG.model
+    assert read_toml(tmp_path / "run" / "run.toml") == CONFIG
+    longest = 1 + max(map(len, (text / "a").read_text().split()))
+    for name in ("best", "final"):
+        assert artifact.read_header(tmp_path / "run" / name).longest == longest
+
+
+def test_several_files_of_strings(text, tmp_path):
+    sources, targets = [str(text / "a")] * 2, [str(text / "b")] * 2
+    said = train(tmp_path / "run", config=CONFIG, source=sources, target=targets, tokenizer="byte")
+    assert "584 pairs to train on, 16 to validate" in said  # a repeated pair is on one side only
+
+
+def test_an_unknown_option_is_an_error(tmp_path):
+    with pytest.raises(TypeError, match="stepz"):
+        transduce.train(tmp_path / "run", stepz=3)
+
+
+def test_epochs_become_steps(files, tmp_path):
+    train(tmp_path / "run", config=CONFIG, epochs=1.5, **files)
+    steps = read_toml(tmp_path / "run" / "run.toml").training.steps
+    state = json.loads(next((tmp_path / "run" / "checkpoints").glob(f"*{steps}/state.json")).read_text())
+    assert state["epoch"] == 1
+    assert state["step_in_epoch"] == pytest.approx(steps / 3, abs=1)
+
+
+def test_minutes_become_steps_that_fit(files, tmp_path, monkeypatch):
+    """On a machine where a forward pass takes 0.05 seconds, and nothing else takes any time."""
+    now, real = [0.0], WithLoss.forward
+
+    def forward(*arguments, **options):
+        now[0] += 0.05
+        return real(*arguments, **options)
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=lambda: now[0])
+    monkeypatch.setattr(WithLoss, "forward", forward)
+    monkeypatch.setattr("transduce.runs.probe.time", clock)
+    monkeypatch.setattr("transduce.training.trainer.time", clock)
+    said = train(tmp_path / "run", config=CONFIG, minutes=0.1, **files)
+    training = read_toml(tmp_path / "run" / "run.toml").training
+    assert training.minutes == 0.1
+    assert f"0.1 minutes: {training.steps:,} steps" in said
+    newest = max((tmp_path / "run" / "checkpoints").iterdir())
+    state = json.loads((newest / "state.json").read_text())
+    assert (state["step"], state["time_is_up"]) == (training.steps, False)
+    assert 0.9 * 6 < state["seconds"] < 6
+
+
+def test_precision_is_measured_and_said(files, tmp_path):
+    undecided = RunConfig(model=CONFIG.model, training=QUICK.model_copy(update={"precision": "auto"}))
+    said = train(tmp_path / "run", config=undecided, **files)
+    chosen = read_toml(tmp_path / "run" / "run.toml").training.precision
+    assert chosen in ("float32", "bfloat16")
+    assert f"precision: {chosen} (" in said
+
+
+def test_what_was_not_chosen_suits_the_text(files, tmp_path):
+    train(tmp_path / "run", preset="D3", steps=1, **files)
+    config = read_toml(tmp_path / "run" / "run.toml")
+    assert config.model == transduce.preset("D3").model
+    assert (config.training.label_smoothing, config.training.steps, config.training.validate_every) == (
+        0,
+        1,
+        1,
+    )
+
+
+def test_separate_vocabularies_share_what_they_can(files, tmp_path):
+    train(tmp_path / "run", separate=True, steps=1, preset="tiny", **files)
+    model = transduce.load(tmp_path / "run" / "final")
+    assert model.config.share == "target"
+
+
+def test_more_steps_for_a_finished_run(files, tmp_path):
+    train(tmp_path / "whole", config=CONFIG, **files)
+    train(tmp_path / "more", config=CONFIG, steps=3, **files)
+    said = train(tmp_path / "more", resume=True, steps=6)
+    assert "going on from step 3" in said
+    one, other = (artifact.load(tmp_path / run / "final").output.weight for run in ("whole", "more"))
+    assert torch.equal(one, other)
+
+
+def test_an_rnn_that_was_interrupted_ends_with_the_same_bits(files, tmp_path):
+    train(tmp_path / "whole", config=RNN, **files)
+    train(tmp_path / "more", config=RNN, steps=3, **files)
+    train(tmp_path / "more", resume=True, steps=6)
+    one, other = (
+        dict(artifact.load(tmp_path / run / "final").named_parameters()) for run in ("whole", "more")
+    )
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_family_whose_sizes_suit_the_text(files, tmp_path, monkeypatch):
+    train(tmp_path / "run", family="rnn", steps=1, **files)
+    assert read_toml(tmp_path / "run" / "run.toml").model == preset("rnn").model
+    quick = RunConfig(training=QUICK.model_copy(update={"steps": 1}))
+    pairs = Run(tmp_path / "run")._pairs()[0]
+    for few, sizes in ((10**9, (256, 256)), (0, (512, 512))):
+        monkeypatch.setattr(defaults, "FEW_PAIRS", few)
+        chosen = defaults.choose(defaults.UserChoices(quick, family="rnn"), pairs, joint=False).model
+        assert (chosen.d_model, chosen.d_hidden, chosen.share) == (*sizes, "target")
+        assert (
+            defaults.choose(defaults.UserChoices(family="transformer"), pairs, joint=True).model.family
+            == "transformer"
+        )
+
+
+def test_an_rnn_is_tuned_and_keeps_its_family(files, tmp_path):
+    train(tmp_path / "old", config=RNN, **files)
+    (tmp_path / "tune.toml").write_text(
+        "[model]\ndropout = 0.5\n[training]\nsteps = 2\nprecision = 'float32'\nfreeze = ['encoder']\n"
+    )
+    start = {"start": tmp_path / "old" / "final", "source": files["source"], "target": files["target"]}
+    train(tmp_path / "new", config=tmp_path / "tune.toml", **start)
+    old, new = (artifact.load(tmp_path / run / "final") for run in ("old", "new"))
+    assert new.config == old.config.model_copy(update={"dropout": 0.5})
+    (tmp_path / "tune.toml").write_text("[model]\nfamily = 'transformer'\n")
+    with pytest.raises(ConfigError, match="is of family 'rnn', not 'transformer'; take the family out"):
+        transduce.train(tmp_path / "no", config=tmp_path / "tune.toml", **start)
+
+
+def test_resume_starts_a_run_where_there_is_none(files, tmp_path):
+    train(tmp_path / "run", config=CONFIG, resume=True, **files)
+    assert (tmp_path / "run" / "final").exists()
+
+
+def test_a_run_is_not_overwritten(files, tmp_path):
+    train(tmp_path / "run", config=CONFIG, **files)
+    with pytest.raises(TrainingError, match="holds a run already, at step 6 of 6; add --resume"):
+        transduce.train(tmp_path / "run", **files)
+
+
+def test_fine_tuning_keeps_vocabulary_and_architecture(files, text, tmp_path):
+    train(tmp_path / "old", config=CONFIG, **files)
+    (tmp_path / "c").write_text("XYZ abc\n" * 40)  # with characters that the old model does not know
+    options = {"source": tmp_path / "c", "target": tmp_path / "c", "hold_out": 0.5}
+    tuned = RunConfig(
+        model=small_config(dropout=0.3, d_model=64),
+        training=QUICK.model_copy(update={"steps": 2, "freeze": ["encoder"], "average": 1}),
+    )
+    (tmp_path / "d").write_text("abc\n")
+    train(
+        tmp_path / "new",
+        config=tuned,
+        start=tmp_path / "old" / "final",
+        **{**options, "valid_source": tmp_path / "d", "valid_target": tmp_path / "d"},
+    )
+    old, new = (artifact.load(tmp_path / run / "final") for run in ("old", "new"))
+    assert new.vocabulary == old.vocabulary
+    assert new.config == old.config.model_copy(update={"dropout": 0.3})
+    for name, parameter in old.named_parameters():
+        same = torch.equal(parameter, dict(new.named_parameters())[name])
+        assert same == name.startswith("encoder."), name
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "problem"),
+    [
+        ({}, DataError, "no files were given"),
+        ({"source": "nowhere"}, DataError, "1 source and 0 target files"),
+        ({"preset": "smal"}, ConfigError, "did you mean 'small'"),
+        ({"family": "rnnn"}, ConfigError, "there is no family 'rnnn'; did you mean 'rnn'"),
+        ({"family": "rnn", "preset": "small"}, ConfigError, "leave one of them out"),
+        ({"family": "rnn", "config": CONFIG}, ConfigError, "leave one of them out"),
+        ({"preset": "small", "config": CONFIG}, ConfigError, "a run file and a preset"),
+        ({"preset": "small", "start": "model", "tokenizer": None}, ConfigError, "the model has its sizes"),
+        ({"steps": -5}, ConfigError, "steps = -5 is no length; give more than 0"),
+        ({"start": "nowhere", "tokenizer": None}, ArtifactError, "nowhere is not a folder"),
+        ({"steps": 2, "minutes": 3}, ConfigError, "choose one of steps, epochs and minutes"),
+        ({"tokenizer": "bpee"}, DataError, "there is no tokenizer 'bpee'; give bpe, unigram"),
+        ({"tokenizer": __file__, "separate": True}, ConfigError, "--separate and a tokenizer's file"),
+        ({"tokenizer": __file__, "vocabulary": 9}, ConfigError, "--vocabulary and a tokenizer's file"),
+        ({"start": "model"}, ConfigError, "--tokenizer and a model to start from were given; leave"),
+        ({"start": "model", "tokenizer": None, "separate": True}, ConfigError, "--separate and a model to"),
+        ({"start": "model", "tokenizer": None, "vocabulary": 9}, ConfigError, "--vocabulary and a model to"),
+        ({"minutes": float("inf")}, ConfigError, "minutes = inf is no length"),
+        ({"max_length": 1}, DataError, "all pairs are longer than 1 tokens"),
+    ],
+)
+def test_mistakes(files, tmp_path, options, error, problem):
+    wished = {} if "source" in options or not options else files
+    with pytest.raises(error, match=problem):
+        transduce.train(tmp_path / "run", **{**wished, **options})
+    assert not (tmp_path / "run" / "run.toml").exists()
+
+
+def test_bpe_dropout_reads_every_epoch_anew(files, text, tmp_path):
+    dropped = CONFIG.model_copy(update={"training": QUICK.model_copy(update={"bpe_dropout": 0.3})})
+    options = {**files, "tokenizer": "bpe", "vocabulary": 300}
+    train(tmp_path / "run", config=dropped, **options)
+    train(tmp_path / "again", config=dropped, **options)
+    train(tmp_path / "without", config=CONFIG, **options)
+    weights = [artifact.load(tmp_path / run / "final").output.weight for run in ("run", "again", "without")]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_bpe_dropout_needs_bpe(files, tmp_path):
+    dropped = CONFIG.model_copy(update={"training": QUICK.model_copy(update={"bpe_dropout": 0.3})})
+    with pytest.raises(DataError, match="BPE-dropout needs a BPE tokenizer"):
+        transduce.train(tmp_path / "run", config=dropped, **files)
+
+
+def test_a_plan_says_what_will_be(files):
+    """Also where trials were made before: what they left in memory does not make it look smaller."""
+    config = RunConfig(
+        model=small_config(d_model=32, d_ff=512), training=QUICK.model_copy(update={"max_tokens": 4000})
+    )
+    found = plan(Console(file=io.StringIO()), config=config, minutes=0.01, **files)
+    model = transduce.Transformer(
+        config.model, transduce.Vocabulary(source=found.vocabulary, target=found.vocabulary)
+    )
+    assert found.parameters == sum(p.numel() for p in model.parameters())
+    assert found.pairs == 292
+    assert found.epochs == pytest.approx(found.config.training.steps / found.steps_an_epoch)
+    assert 0 <= max(found.padding) < 0.5
+    measured = found.trial.probe
+    assert measured.tokens_a_second > 0
+    assert found.seconds(100) > 100 * measured.seconds_a_step
+    # Weights, gradients and Adam, and of the activations no more than what the feed-forward networks keep
+    tokens = measured.tokens_a_second * measured.seconds_a_step
+    kept = 4 * tokens * config.model.d_ff * (config.model.encoder_layers + config.model.decoder_layers)
+    assert 16 * found.parameters + kept < found.trial.memory < 16 * found.parameters + 40 * kept
+
+
+def test_a_run_file_changes_what_it_names_and_nothing_else(files, tmp_path):
+    (tmp_path / "few.toml").write_text("[training]\npatience = 3\nsteps = 50\nprecision = 'float32'\n")
+    choices = Options(**files, config=tmp_path / "few.toml").choices()
+    pairs = Run(tmp_path / "run", Console(file=io.StringIO()))
+    pairs.prepare(Options(**files).inputs(), choices)
+    chosen = read_toml(tmp_path / "run" / "run.toml")
+    assert chosen.model == transduce.preset("small").model  # as without a file: the text is small
+    assert (chosen.training.patience, chosen.training.steps, chosen.training.warmup) == (3, 50, 5)
+
+
+def test_a_preset_in_a_run_file_is_a_choice(tmp_path):
+    (tmp_path / "base.toml").write_text('preset = "base"\n')
+    assert Options(config=tmp_path / "base.toml").choices().model() == transduce.preset("base").model
+
+
+def test_separate_vocabularies_are_not_tied_by_a_run_file(files, tmp_path):
+    train(tmp_path / "run", separate=True, config=CONFIG, **files)
+    assert transduce.load(tmp_path / "run" / "final").config.share == "target"
+
+
+def test_fewer_steps_than_were_planned(files, tmp_path):
+    patient = CONFIG.model_copy(
+        update={"training": QUICK.model_copy(update={"steps": 1000, "minutes": 0.01})}
+    )
+    train(tmp_path / "run", config=patient, **files)
+    state = json.loads((max((tmp_path / "run" / "checkpoints").iterdir()) / "state.json").read_text())
+    assert state["time_is_up"]
+    wanted = state["step"] + 4
+    train(tmp_path / "run", resume=True, steps=wanted)
+    assert max((tmp_path / "run" / "checkpoints").iterdir()).name == f"step-{wanted:08d}"
+    with pytest.raises(TrainingError, match=f"is at step {wanted} already; ask for more steps"):
+        transduce.train(tmp_path / "run", resume=True, steps=2)
+
+
+def test_odd_names_are_only_names(files, tmp_path):
+    said = train(tmp_path / "run [/x] [de]", config=CONFIG, **files)
+    assert "run [/x] [de]/final" in said
+
+
+def test_a_model_in_half_precision_is_tuned_in_float32(files, text, tmp_path):
+    train(tmp_path / "old", config=CONFIG, **files)
+    model = transduce.load(tmp_path / "old" / "final").bfloat16()
+    transduce.save(model, tmp_path / "half", artifact.load_tokenizer(tmp_path / "old" / "final"))
+    tuned = CONFIG.model_copy(update={"training": QUICK.model_copy(update={"steps": 2})})
+    train(tmp_path / "new", config=tuned, start=tmp_path / "half", source=text / "a", target=text / "b")
+    assert transduce.load(tmp_path / "new" / "final").output.weight.dtype == torch.float32
+
+
+def test_a_run_folder_belongs_to_one_process(tmp_path, files):
+    train(tmp_path / "run", config=CONFIG, **files)
+    with alone_in(tmp_path / "run"), pytest.raises(TrainingError, match="another process is training in"):
+        transduce.train(tmp_path / "run", resume=True, steps=9)
+    with alone_in(tmp_path / "new"), pytest.raises(TrainingError, match="another process is training in"):
+        transduce.train(tmp_path / "new", config=CONFIG, **files)
+    train(tmp_path / "run", resume=True, steps=9)

@@ -1,0 +1,66 @@
+"""What the objective of pairs makes of them."""
+
+import pytest
+import torch
+
+from builders import random_words, small_config
+from transduce.config import TrainingConfig
+from transduce.data.prepared import Pairs, PairWriter
+from transduce.data.tokenizer import train
+from transduce.models.build import build
+from transduce.training.distributed import Share, Team
+from transduce.training.objectives.translation import SequenceToSequence
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Pairs of a few words, their tokenizer, and a model."""
+    words = random_words(120)
+    texts = [" ".join(words[place : place + 1 + place % 7]) for place in range(110)]
+    tokenizer = train(texts, texts, kind="bpe", size=500)
+    folder = tmp_path_factory.mktemp("pairs")
+    with PairWriter(folder, tokenizer.source.size, tokenizer.target.size) as writer:
+        writer.write_rows(tokenizer.source_rows(texts), tokenizer.target_rows(texts[::-1]))
+    return Pairs.open(folder), tokenizer, build(small_config(), tokenizer.vocabulary, seed=0).train()
+
+
+def area(batch):
+    return max(batch.source.numel(), batch.target.numel())
+
+
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5])
+def test_bpe_dropout_keeps_to_the_budget(made, p):
+    pairs, tokenizer, model = made
+    data = SequenceToSequence(pairs, TrainingConfig(max_tokens=200, bpe_dropout=p), tokenizer)
+    planned = [batch for step in data.steps(epoch=3) for batch in step]
+    over = [area(data._read(model, batch, 3)) > 200 for batch in planned]
+    assert any(over) == (p > 0)
+    for batch in planned:
+        pieces = data.pieces(model, batch, 3)
+        assert sorted(index for piece in pieces for index in piece) == sorted(batch)
+        assert all(area(data._read(model, piece, 3)) <= 200 or len(piece) == 1 for piece in pieces)
+        assert len(pieces) == 1 or area(data._read(model, batch, 3)) > 200
+
+
+def test_pieces_have_the_gradient_of_the_whole(made):
+    pairs, tokenizer, model = made
+    data = SequenceToSequence(pairs, TrainingConfig(max_tokens=200, bpe_dropout=0.3), tokenizer)
+    (batch,) = data.steps(epoch=0)[0]
+    pieces = data.pieces(model, batch, 0)
+    assert len(pieces) > 1
+
+    def gradient(parts):
+        model.zero_grad()
+        for part in parts:
+            data.loss(model, part, 0).smoothed.backward()
+        return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+    one, other = gradient([batch]), gradient(pieces)
+    assert (one - other).norm() < 1e-4 * one.norm()
+
+
+def test_every_process_has_as_many_pieces(monkeypatch):
+    monkeypatch.setattr(Team, "gather", lambda self, mine: [mine, mine + 2])
+    shares = [Share(torch.arange(3).numpy())]
+    assert [share.idle for share in Team(size=2).even(shares)] == [False, True, True]
+    assert Team().even(shares) == shares
