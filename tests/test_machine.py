@@ -17,6 +17,30 @@ from transduce.errors import ConfigError
 from transduce.models.build import build
 from transduce.training.precision import computing_in
 
+
+def test_a_file_is_replaced_by_its_new_content(tmp_path):
+    path = tmp_path / "notes.txt"
+    for content in (b"old", b"new"):
+        machine.write_atomically(path, content)
+        assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_behind(tmp_path, monkeypatch, failing):
+    path = tmp_path / "notes.txt"
+    path.write_bytes(b"old")
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os if failing == "fsync" else Path, failing, fail)
+    with pytest.raises(OSError, match="No space left"):
+        machine.write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 PROGRAM = """
 import torch
@@ -86,7 +110,7 @@ def test_an_interruption_while_forking_is_not_lost():
 
 
 def test_a_trial_that_hangs_or_fails_is_no_success(asked_anew, monkeypatch):
-    monkeypatch.setattr(machine, "_TOO_LONG", 1)
+    monkeypatch.setattr(machine, "_TIME_LIMIT", 1)
     assert machine._ends_a_copy(lambda: time.sleep(60))
     assert machine._ends_a_copy(lambda: {}["nothing"])
 

@@ -1,4 +1,4 @@
-"""What the machine needs to be told: to keep memory, and not to use instructions it does not have."""
+"""The processor, the memory and the disk: faulty CPU instructions, the memory allocator, atomic writes."""
 
 import ctypes
 import faulthandler
@@ -11,20 +11,50 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-_TOO_LONG = 10  # seconds, for one small product
+_TIME_LIMIT = 10  # seconds, for one small matrix product
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a killed process leaves either the old content or all of the new one.
+
+    The data are written to a hidden file beside ``path``, flushed to disk and renamed. If that fails, the
+    hidden file is removed, the old file stays, and the `OSError` is passed on. Two processes must not write
+    the same file at the same time.
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Flush a file or folder to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @cache
 def lacks_announced_instructions() -> bool:
-    """Call this before anything is computed.
+    """Return whether the CPU reports matrix instructions (AMX) that crash; tell oneDNN not to use them.
 
-    Some virtual machines announce the matrix instructions of newer processors (AMX), and end whoever uses
-    them. Where they are announced, a copy of this process tries them first; if it is ended, oneDNN, which
-    torch computes products of bfloat16 numbers with, is told to do without.
+    Some virtual machines report AMX but kill the processes that use it. Where AMX is reported, a forked copy
+    of this process tries it first. If the copy dies, oneDNN, which computes torch's bfloat16 matrix products,
+    is limited to AVX-512 by an environment variable. oneDNN reads that variable only once, so call this
+    function before anything is computed.
     """
     if "ONEDNN_MAX_CPU_ISA" in os.environ or not announces("amx_tile"):
         return False
-    import torch  # noqa: F401 (the copy has no time for it)
+    import torch  # noqa: F401 (imported here, so that the copy does not spend its time on it)
 
     ended = _ends_a_copy(_bfloat16_product)
     if ended:
@@ -34,34 +64,32 @@ def lacks_announced_instructions() -> bool:
 
 @cache
 def uses_lacking_instructions() -> bool:
-    """Whether oneDNN would use them all the same: it listens only before its first use, and that was
-    earlier.
-    """
+    """Return whether oneDNN was used before it could be told, and so would still use those instructions."""
     return lacks_announced_instructions() and _ends_a_copy(_bfloat16_product)
 
 
 def _bfloat16_product() -> None:
     import torch
 
-    torch.set_num_threads(1)  # the others were not copied
+    torch.set_num_threads(1)  # fork copies one thread only
     x = torch.ones(64, 64, dtype=torch.bfloat16)
     x @ x
 
 
 def _ends_a_copy(trial: Callable[[], None]) -> bool:
-    """Whether a copy of this process, with all that it has set up so far, does not survive this."""
+    """Return whether a forked copy of this process, in its present state, does not survive ``trial``."""
     with warnings.catch_warnings(), holding_signals():
-        warnings.simplefilter("ignore", DeprecationWarning)  # about copies that lack the other threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # about forking a multi-threaded process
         copy = os.fork()
     if copy == 0:
         failed = 1
         try:
-            import resource  # not on every system, but where there is something to try
+            import resource  # not available on Windows, where this is never reached
 
-            faulthandler.disable()  # its end is nobody's news
+            faulthandler.disable()  # its crash is expected
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(_TOO_LONG)
+            signal.alarm(_TIME_LIMIT)
             trial()
             failed = 0
         finally:
@@ -71,7 +99,7 @@ def _ends_a_copy(trial: Callable[[], None]) -> bool:
 
 @contextmanager
 def holding_signals() -> Iterator[None]:
-    """Interruptions wait until the end of this: Python drops those that come while it forks."""
+    """Delay SIGINT and SIGTERM until the end of the block: Python drops those that arrive during a fork."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
@@ -80,44 +108,44 @@ def holding_signals() -> Iterator[None]:
 
 
 def announces(feature: str) -> bool:
-    """Whether the processor says that it has this, by its name in /proc/cpuinfo."""
+    """Return whether the processor reports a feature, by its name in ``/proc/cpuinfo``."""
     with suppress(OSError):
         return feature in Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
     return False
 
 
-# From malloc.h and mman.h
+# Constants of malloc.h and mman.h
 _TRIM_THRESHOLD, _MMAP_MAX, _NEVER = -1, -4, -1
-_HUGE_PAGES, _HUGE_PAGE = 14, 2 << 20
-_MOST = 4 << 30
+_MADV_HUGEPAGE, _HUGE_PAGE = 14, 2 << 20
+_HEAP_LIMIT = 4 << 30  # bytes of the heap for which huge pages are requested
 
 
 def keep_memory() -> None:
-    """Ask glibc to keep freed memory for the next step, in huge pages; elsewhere there is nothing to do.
+    """Make glibc keep freed memory for reuse, in huge pages; do nothing with other C libraries.
 
-    Every step makes and drops the same large arrays. By default the C library gives each of them back to the
-    system and gets it anew, page by page, which takes longer than computing what is in it.
+    Every training step allocates and frees the same large arrays. By default glibc returns each of them to
+    the system and requests it again, page by page, which takes longer than the computation itself.
 
-    It holds for the whole process, and for good.
+    This affects the whole process and cannot be undone.
     """
     if sys.platform != "linux":
         return
     with suppress(OSError, AttributeError, ValueError):
         library = ctypes.CDLL(None)
-        library.gnu_get_libc_version  # noqa: B018 (other C libraries do not have it)
+        library.gnu_get_libc_version  # noqa: B018 (fails with other C libraries)
         library.mallopt(_TRIM_THRESHOLD, _NEVER)
         library.mallopt(_MMAP_MAX, 0)
         physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        _prefer_huge_pages(library, min(_MOST, physical // 2))
+        _prefer_huge_pages(library, min(_HEAP_LIMIT, physical // 2))
 
 
 def _prefer_huge_pages(library: ctypes.CDLL, size: int) -> None:
-    """Say so of the next ``size`` bytes of the heap, which stay empty until somebody needs them."""
+    """Request huge pages for the next ``size`` bytes of the heap; memory is used when it is written to."""
     library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     library.free.argtypes = [ctypes.c_void_p]
     library.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     begin = library.malloc(size)
     if begin:
         aligned = -(-begin // _HUGE_PAGE) * _HUGE_PAGE
-        library.madvise(aligned, (begin + size - aligned) // _HUGE_PAGE * _HUGE_PAGE, _HUGE_PAGES)
+        library.madvise(aligned, (begin + size - aligned) // _HUGE_PAGE * _HUGE_PAGE, _MADV_HUGEPAGE)
         library.free(begin)

@@ -1,6 +1,5 @@
 """Run files, in TOML."""
 
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from transduce.config.presets import preset
 from transduce.config.run import RunConfig
 from transduce.config.validation import validate
 from transduce.errors import ConfigError
+from transduce.machine import write_atomically
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -36,13 +36,9 @@ def read_toml(path: str | Path) -> RunConfig:
 def write_toml(config: RunConfig, path: str | Path) -> None:
     """Write a run file that `read_toml` reads back as the same configuration."""
     path = Path(path)
-    new = path.with_name(f".{path.name}.new")  # renamed when it is whole: a killed process leaves the old one
+    text = tomli_w.dumps(config.model_dump(exclude_none=True))
     try:
-        with new.open("wb") as file:
-            tomli_w.dump(config.model_dump(exclude_none=True), file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+        write_atomically(path, text.encode())
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}", "choose another place") from error
 
