@@ -1,0 +1,194 @@
+"""The kinds of runs: one record for each, and `task_for`, which finds the record of a model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from transduce.config import ModelConfig, RunConfig
+from transduce.data.images import Images
+from transduce.data.plain_text import SIDE
+from transduce.data.prepared import Pairs, Sequences
+from transduce.data.tokenizer import TokenizerPair
+from transduce.training.objectives.image_classes import IMAGES, ImageClassification
+from transduce.training.objectives.text import (
+    CLASSES,
+    PLAIN_TEXT,
+    LanguageModel,
+    MaskedTokens,
+    TextClasses,
+)
+from transduce.training.objectives.translation import TEXT, Objective, SequenceToSequence, Words
+
+Data: TypeAlias = Pairs | Sequences | Images
+
+
+@dataclass(frozen=True)
+class CardText:
+    """The sentences of a model card that depend on the kind of run."""
+
+    tag: str  # the task's name on the Hugging Face hub
+    usage: str  # Markdown; {place} stands for the model folder
+    counted: str  # what the trainer counts: "target tokens seen"
+    measured: str  # how the validation figures were computed; follows "held-out pairs"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A kind of run: its command, its data, its objective, its words on screen and in model cards."""
+
+    name: str
+    command: str  # without the program: "lm train"
+    data_folder: str  # inside the run folder; holds train/ and valid/
+    words: Words
+    card: CardText
+    networks: dict[str, str]  # by model family: what the model is; {config} stands for its configuration
+    open_data: Callable[[Path], Data]
+    make_objective: Callable[[Any, RunConfig, TokenizerPair | None], Objective[Any]]
+    has_tokenizer: bool = True
+
+    def describe(self, model: ModelConfig) -> str:
+        """Return a sentence that says what a model of this configuration is."""
+        return self.networks[model.family].format(config=model)
+
+    def data_at(self, run_folder: Path, part: str) -> Path:
+        """Return the folder of the prepared data ``train`` or ``valid``."""
+        return run_folder / self.data_folder / part
+
+
+def _translation(data: Pairs, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
+    return SequenceToSequence(data, config.training, tokenizer)
+
+
+def _language_model(data: Sequences, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
+    return LanguageModel(data, config.training)
+
+
+def _masked_tokens(data: Sequences, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
+    if tokenizer is None:
+        raise TypeError("masked language models need a tokenizer")
+    return MaskedTokens(data, config.training, tokenizer)
+
+
+def _text_classes(data: Pairs, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
+    return TextClasses(data, config.training)
+
+
+def _image_classes(data: Images, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
+    if config.model.family != "vit":
+        raise TypeError(f"images are classified by a vit, not a {config.model.family}")
+    rows, columns = config.model.grid
+    return ImageClassification(data, config.training, rows * columns)
+
+
+def _open_texts(folder: Path) -> Sequences:
+    return Sequences(folder, SIDE)
+
+
+_SAME_TOKENIZER = "Compare these figures only between models with the same tokenizer."
+_TEACHER_FORCED = ", token by token, each predicted from the correct tokens before it."
+
+TRANSLATION = Task(
+    name="translation",
+    command="train",
+    data_folder="data",
+    words=TEXT,
+    card=CardText(
+        tag="translation",
+        usage=(
+            '```python\nimport transduce\n\ntranslator = transduce.Translator.load("{place}")  '
+            '# the folder of this card\nprint(translator("A sentence to translate."))\n```\n\n'
+            "```\ntransduce translate {place} --input source.txt\n```"
+        ),
+        counted="target tokens seen",
+        measured=f"{_TEACHER_FORCED} {_SAME_TOKENIZER} No output was generated and scored for this card.",
+    ),
+    networks={
+        "transformer": 'A Transformer, as in "Attention Is All You Need", that translates text.',
+        "rnn": "A recurrent sequence-to-sequence network (cell: {config.cell}, attention: "
+        "{config.attention}) that translates text.",
+    },
+    open_data=Pairs.open,
+    make_objective=_translation,
+)
+
+LANGUAGE_MODEL = Task(
+    name="language_model",
+    command="lm train",
+    data_folder="text",
+    words=PLAIN_TEXT,
+    card=CardText(
+        tag="text-generation",
+        usage='```\ntransduce lm generate {place} --prompt "Once upon a time"\n```',
+        counted="tokens predicted",
+        measured=f"{_TEACHER_FORCED} {_SAME_TOKENIZER}",
+    ),
+    networks={"gpt": "A language model that continues a text: a decoder-only Transformer, as GPT-2."},
+    open_data=_open_texts,
+    make_objective=_language_model,
+)
+
+MASKED_LANGUAGE_MODEL = Task(
+    name="masked_language_model",
+    command="mlm train",
+    data_folder="text",
+    words=PLAIN_TEXT,
+    card=CardText(
+        tag="fill-mask",
+        usage='```\ntransduce mlm fill {place} "The [MASK] sat."\n```',
+        counted="tokens predicted",
+        measured=f", at the masked positions. {_SAME_TOKENIZER}",
+    ),
+    networks={
+        "bert": "A masked language model that fills gaps in a text: an encoder-only Transformer, as BERT."
+    },
+    open_data=_open_texts,
+    make_objective=_masked_tokens,
+)
+
+TEXT_CLASSES = Task(
+    name="text_classes",
+    command="mlm finetune",
+    data_folder="text",
+    words=CLASSES,
+    card=CardText(
+        tag="text-classification",
+        usage="```\ntransduce mlm classify {place} --input texts.txt\n```",
+        counted="texts seen",
+        measured=".",
+    ),
+    networks={"bert": "A text classifier: an encoder-only Transformer, as BERT."},
+    open_data=Pairs.open,
+    make_objective=_text_classes,
+)
+
+IMAGE_CLASSES = Task(
+    name="image_classes",
+    command="vision train",
+    data_folder="data",
+    words=IMAGES,
+    card=CardText(
+        tag="image-classification",
+        usage="```\ntransduce vision classify {place} image.png\n```",
+        counted="images seen",
+        measured=".",
+    ),
+    networks={"vit": "An image classifier: a Vision Transformer."},
+    open_data=Images.open,
+    make_objective=_image_classes,
+    has_tokenizer=False,
+)
+
+_BY_FAMILY = {
+    "transformer": TRANSLATION,
+    "rnn": TRANSLATION,
+    "gpt": LANGUAGE_MODEL,
+    "vit": IMAGE_CLASSES,
+}
+
+
+def task_for(model: ModelConfig) -> Task:
+    """Return the kind of run that trains models of this configuration."""
+    if model.family == "bert":
+        return MASKED_LANGUAGE_MODEL if model.masked_head else TEXT_CLASSES
+    return _BY_FAMILY[model.family]
