@@ -12,7 +12,7 @@ from transduce.evaluation.image_classes import evaluate_images
 from transduce.models.build import build
 from transduce.runs.defaults import UserChoices
 from transduce.runs.image_run import ImageInputs, ImageRun, complete, suitable, suitable_patch
-from transduce.runs.reporting.progress import Display
+from transduce.runs.reporting.progress import ProgressDisplay
 from transduce.runs.train_images import parse_size, train_images
 from transduce.runs.translation_run import Run
 from transduce.training.distributed import Team
@@ -114,7 +114,13 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, archive):
     first.prepare(ImageInputs(archive), UserChoices(config=config(), steps=30))
     settings, model, _, train, valid = first.open()
     trainer = Trainer(
-        first.folder, settings, model, None, train, valid, Display(Console(quiet=True), 30, train.words)
+        first.folder,
+        settings,
+        model,
+        None,
+        train,
+        valid,
+        ProgressDisplay(Console(quiet=True), 30, train.words),
     )
     trainer.stop_requested = True
     trainer.run()

@@ -36,7 +36,7 @@ def place(tmp_path_factory):
         options = ["--config", folder / f"{name}.toml", "--steps", 3, "--vocabulary", 300]
         trained = run(name, "train", "--text", folder / "text", "--out", folder / name, *options)
         assert trained.returncode == 0, trained.stderr
-        assert "step 3: validation loss" in trained.stdout
+        assert "step 3: validation" in trained.stdout
     return folder
 
 

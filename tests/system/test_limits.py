@@ -57,7 +57,7 @@ def test_memory_that_ends_is_survived_with_the_same_result(text):
     assert "memory did not suffice" not in outcomes[4000]
     assert "memory did not suffice" in outcomes[250]
     one, other = (
-        [line for line in said.splitlines() if line.startswith("step 2: validation loss")]
+        [line for line in said.splitlines() if line.startswith("step 2: validation")]
         for said in outcomes.values()
     )
     assert len(one) == 1

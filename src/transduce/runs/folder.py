@@ -19,7 +19,7 @@ from transduce.errors import TrainingError
 from transduce.machine import keep_memory
 from transduce.models.protocol import Model
 from transduce.runs.lock import LOCK, alone_in
-from transduce.runs.reporting.progress import Callbacks, Display
+from transduce.runs.reporting.progress import CallbackGroup, ProgressDisplay
 from transduce.runs.reporting.tensorboard import TensorBoard
 from transduce.training import checkpoint
 from transduce.training.distributed import Team
@@ -139,7 +139,7 @@ class RunFolder(ABC):
     def _train(self, tensorboard: bool) -> bool:
         keep_memory()
         config, model, tokenizer, train, valid = self.open()
-        with Display(self.console, config.training.steps, train.words) as display:
+        with ProgressDisplay(self.console, config.training.steps, train.words) as display:
             trainer = Trainer(self.folder, config, model, tokenizer, train, valid, display, self.team)
             trainer.resume()
             if trainer.progress.finished:
@@ -154,7 +154,7 @@ class RunFolder(ABC):
             yield
             return
         board = TensorBoard(self.folder, trainer.progress.step, trainer.train_data.words)
-        trainer.watcher = Callbacks(trainer.watcher, board)
+        trainer.watcher = CallbackGroup(trainer.watcher, board)
         try:
             yield
         finally:

@@ -1,120 +1,112 @@
-"""What a run shows while it goes: a bar on a terminal, plain lines elsewhere."""
+"""The progress of a run: a status line on a terminal, plain lines elsewhere."""
 
 import math
 import time
-from datetime import timedelta
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from transduce.training import checkpoint
+from transduce.runs.reporting.throughput import Throughput
+from transduce.terminal import Column, StatusLine, format_duration
+from transduce.training.checkpoint import Progress
 from transduce.training.objectives.translation import TEXT, Words
 from transduce.training.trainer import TrainingCallback
 from transduce.training.validation import Validation
 
-A_MOMENT = 0.5  # seconds between two movements of the bar
 
+class ProgressDisplay:
+    """A `TrainingCallback` that shows the loss, the learning rate, the speed and the time left.
 
-class Display:
-    """Loss, perplexity, learning rate, tokens a second and the time that is left."""
+    The loss is the negative log-likelihood (NLL) without label smoothing, in training as in validation.
+    """
 
     def __init__(self, console: Console, steps: int, words: Words = TEXT) -> None:
-        self._console, self._words = console, words
-        self._bar = Progress(
-            TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
-            BarColumn(bar_width=None),
-            TextColumn("{task.fields[figures]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=steps, figures="")
-        self._first: tuple[float, int] | None = None  # time and step
-        self._last: tuple[float, int] | None = None  # time and tokens
-        self._steps = steps
+        self._console, self._steps, self._words = console, steps, words
+        self._status = StatusLine(console, "step", steps)
+        self._throughput = Throughput()
+        self._started = time.monotonic()
+        self._steps_taken = 0
 
-    def __enter__(self) -> "Display":
-        self._bar.start()
+    def __enter__(self) -> "ProgressDisplay":
+        self._status.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
+        self._status.__exit__(kind, error, trace)
+        if error is None and self._steps_taken:
+            self.say(self._summary())
 
     def say(self, message: str) -> None:
-        """See `transduce.training.trainer.TrainingCallback`."""
+        """Print a message, above the status line if there is one."""
         self._console.print(message, highlight=False, markup=False, soft_wrap=True)
 
-    def on_step(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> None:
-        """See `transduce.training.trainer.TrainingCallback`."""
-        self._last = self._last or (time.monotonic(), progress.tokens)
-        if not self._console.is_terminal:
-            return
-        self._bar.update(self._task, completed=progress.step)
-        if time.monotonic() - self._last[0] > A_MOMENT or progress.step >= self._steps:
-            self._bar.update(self._task, figures=self._figures(progress, metrics))
+    def on_step(self, progress: Progress, metrics: dict[str, float]) -> None:
+        """Update the status line."""
+        if not self._steps_taken:
+            self._started = time.monotonic()
+        self._steps_taken += 1
+        self._throughput.measure(progress.tokens)
+        self._status.update(progress.step, self._columns(metrics))
 
-    def on_log(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> None:
-        """See `transduce.training.trainer.TrainingCallback`."""
-        if "loss" in metrics and not self._console.is_terminal:
-            figures = self._figures(progress, metrics)
-            self.say(f"step {progress.step}/{self._steps}  {figures}{self._time_left(progress.step)}")
-            self._first = self._first or (time.monotonic(), progress.step)
+    def on_log(self, progress: Progress, metrics: dict[str, float]) -> None:
+        """Print a line of training metrics where there is no status line."""
+        if "nll" in metrics and not self._console.is_terminal:
+            columns = [f"step {progress.step:,}/{self._steps:,}"]
+            columns += [column.text for column in self._columns(metrics)]
+            columns += [self._status.time_left] if self._status.time_left else []
+            self.say("  ".join(columns))
 
-    def _figures(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> str:
-        now = time.monotonic()
-        then, tokens = self._last or (now, progress.tokens)
-        self._last = (now, progress.tokens)
-        speed = (progress.tokens - tokens) / max(now - then, 1e-9)
-        perplexity = (
-            f"perplexity {math.exp(min(metrics['nll'], 100)):.1f}  " if self._words.perplexity else ""
-        )
-        return (
-            f"loss {metrics['loss']:.3f}  {perplexity}"
-            f"rate {metrics['learning_rate']:.1e}  {speed:,.0f} {self._words.unit}s/s"
-        )
-
-    def _time_left(self, step: int) -> str:
-        if self._first is None:
-            return ""
-        then, begin = self._first
-        seconds = (time.monotonic() - then) / (step - begin) * (self._steps - step)
-        return f"  {timedelta(seconds=round(seconds))} left"
-
-    def on_validation(self, progress: checkpoint.Progress, validation: Validation) -> None:
-        """See `transduce.training.trainer.TrainingCallback`."""
-        best = "  (best so far)" if progress.best_step == progress.step else ""
-        known = f"perplexity {validation.perplexity:.2f}, " if self._words.perplexity else ""
+    def on_validation(self, progress: Progress, validation: Validation) -> None:
+        """Print the result of a validation."""
+        perplexity = f"perplexity {validation.perplexity:.2f}, " if self._words.perplexity else ""
+        best = " (best so far)" if progress.best_step == progress.step else ""
         self.say(
-            f"step {progress.step:,}: validation loss {validation.loss:.4f}, {known}"
+            f"step {progress.step:,}: validation NLL {validation.loss:.4f}, {perplexity}"
             f"accuracy {validation.accuracy:.1%}{best}"
         )
+        self._throughput.start(progress.tokens)
+
+    def _columns(self, metrics: dict[str, float]) -> list[Column]:
+        columns = [Column(f"NLL {metrics['nll']:.3f}", rank=2)]
+        if self._words.perplexity:
+            columns.append(Column(f"perplexity {math.exp(min(metrics['nll'], 100)):.4g}", rank=5))
+        columns.append(Column(f"learning rate {metrics['learning_rate']:.1e}", rank=6))
+        if speed := self._throughput.per_second:
+            columns.append(Column(f"{speed:,.0f} {self._words.unit}s/s", rank=4))
+        return columns
+
+    def _summary(self) -> str:
+        steps = "1 step" if self._steps_taken == 1 else f"{self._steps_taken:,} steps"
+        duration = format_duration(time.monotonic() - self._started)
+        speed = self._throughput.average
+        per_second = f", {speed:,.0f} {self._words.unit}s per second" if speed else ""
+        return f"trained {steps} in {duration}{per_second}"
 
 
-class Callbacks:
-    """Several watchers as one."""
+class CallbackGroup:
+    """Several training callbacks as one."""
 
-    def __init__(self, *watchers: TrainingCallback) -> None:
-        self._watchers = watchers
+    def __init__(self, *callbacks: TrainingCallback) -> None:
+        self._callbacks = callbacks
 
     def say(self, message: str) -> None:
-        """See `transduce.training.trainer.TrainingCallback`."""
-        for watcher in self._watchers:
-            watcher.say(message)
+        """Pass a message on."""
+        for callback in self._callbacks:
+            callback.say(message)
 
-    def on_step(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> None:
-        """See `transduce.training.trainer.TrainingCallback`."""
-        for watcher in self._watchers:
-            watcher.on_step(progress, metrics)
+    def on_step(self, progress: Progress, metrics: dict[str, float]) -> None:
+        """Pass a step on."""
+        for callback in self._callbacks:
+            callback.on_step(progress, metrics)
 
-    def on_log(self, progress: checkpoint.Progress, metrics: dict[str, float]) -> None:
-        """See `transduce.training.trainer.TrainingCallback`."""
-        for watcher in self._watchers:
-            watcher.on_log(progress, metrics)
+    def on_log(self, progress: Progress, metrics: dict[str, float]) -> None:
+        """Pass logged metrics on."""
+        for callback in self._callbacks:
+            callback.on_log(progress, metrics)
 
-    def on_validation(self, progress: checkpoint.Progress, validation: Validation) -> None:
-        """See `transduce.training.trainer.TrainingCallback`."""
-        for watcher in self._watchers:
-            watcher.on_validation(progress, validation)
+    def on_validation(self, progress: Progress, validation: Validation) -> None:
+        """Pass a validation on."""
+        for callback in self._callbacks:
+            callback.on_validation(progress, validation)
