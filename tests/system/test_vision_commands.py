@@ -77,8 +77,8 @@ def test_train_classify_evaluate_inspect(trained, photos, tmp_path):
     assert 0.5 < float(lines[0][2]) <= 1
     done = transduce("vision", "classify", trained / "final", image, "--format", "json", "--top", "5")
     found = json.loads(done.stdout)
-    assert [guess["label"] for guess in found["guesses"]] == ["below", "above"]
-    assert sum(guess["probability"] for guess in found["guesses"]) == pytest.approx(1)
+    assert [each["label"] for each in found["classes"]] == ["below", "above"]
+    assert sum(each["probability"] for each in found["classes"]) == pytest.approx(1)
 
     done = transduce("vision", "evaluate", trained / "final", "--images", photos)
     assert "of 40 images" in done.stdout

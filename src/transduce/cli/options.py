@@ -52,6 +52,9 @@ LengthPenalty = Annotated[float, typer.Option(help="α: the higher, the longer."
 Precision = Annotated[
     Literal["float32", "bfloat16", "int8", "auto"], typer.Option(help="auto: whatever is fastest here.")
 ]
+Device = Annotated[
+    str, typer.Option(metavar="NAME", help="auto (a GPU if there is one), cpu, cuda or cuda:1.")
+]
 Stop = Annotated[Literal["exact", "first"], typer.Option(help="first: at as many targets as the beam.")]
 TooLong = Annotated[
     Literal["split", "cut", "keep"], typer.Option(help="Lines that are longer than any in training.")

@@ -10,32 +10,34 @@ from transduce.cli import options as o
 
 def classify(
     model: o.Model,
-    images: Annotated[list[Path], typer.Argument(metavar="IMAGE ...", help="Files, or folders of them.")],
-    top: Annotated[int, typer.Option(min=1, help="So many guesses an image.")] = 1,
+    images: Annotated[
+        list[Path], typer.Argument(metavar="IMAGE ...", help="Image files, or folders that contain them.")
+    ],
+    top: Annotated[int, typer.Option(min=1, help="Number of classes to print per image.")] = 1,
     format: o.Format = "text",  # noqa: A002 (the option's name)
+    precision: o.Precision = "auto",
+    device: o.Device = "auto",
 ) -> None:
-    """Say what is on images: a line each with the file, the class and its probability, parted by tabs.
+    """Classify images. Print one line per image: file, class and probability, separated by tabs.
 
-    Files that cannot be read are named and left out; the exit code is 2 then.
+    Unreadable files are reported and skipped; the exit code is then 2.
 
     Example: transduce vision classify runs/photos/final holiday/*.jpg
     """
     import json
     from dataclasses import asdict
 
-    from transduce.evaluation.image_classes import classify as run
+    from transduce.prediction.image_classes import ImageClassifier, UnreadableImage
 
-    unreadable = []
-
-    def skip(error: Exception) -> None:
-        unreadable.append(error)
-        typer.echo(f"error: {error}", err=True)
-
-    for found in run(model, images, top=top, skip=skip):
-        if format == "json":
-            typer.echo(json.dumps(asdict(found), ensure_ascii=False))
+    failed = False
+    for image in ImageClassifier.load(model, precision=precision, device=device).stream(images, top=top):
+        if isinstance(image, UnreadableImage):
+            typer.echo(f"error: {image.error}", err=True)
+            failed = True
+        elif format == "json":
+            typer.echo(json.dumps(asdict(image), ensure_ascii=False))
         else:
-            guesses = "\t".join(f"{guess.label}\t{guess.probability:.4f}" for guess in found.guesses)
-            typer.echo(f"{found.file}\t{guesses}")
-    if unreadable:
+            classes = "\t".join(f"{each.label}\t{each.probability:.4f}" for each in image.classes)
+            typer.echo(f"{image.file}\t{classes}")
+    if failed:
         raise typer.Exit(2)

@@ -1,6 +1,5 @@
-"""What is on images, and how often a model is right about it."""
+"""Accuracy of an image classifier on labelled images."""
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -9,28 +8,12 @@ import numpy.typing as npt
 import torch
 
 from transduce import artifact
-from transduce.data.image_files import list_images, read_for_model, read_images
-from transduce.data.images import Images, Pixels
+from transduce.data.image_files import read_images
+from transduce.data.images import Images
 from transduce.errors import DataError
 from transduce.models.vit import ViT
 
 BATCH = 128  # images
-
-
-@dataclass(frozen=True)
-class Guess:
-    """A class, and how sure the model is of it."""
-
-    label: str
-    probability: float
-
-
-@dataclass(frozen=True)
-class Classified:
-    """An image, and what may be on it: the likeliest first."""
-
-    file: str
-    guesses: list[Guess]
 
 
 @dataclass(frozen=True)
@@ -74,39 +57,6 @@ class ImageEvaluation:
         return {**figures, "by_class": self.by_class(), **asdict(self)}
 
 
-def classify(
-    model: str | Path | ViT,
-    paths: Sequence[str | Path],
-    *,
-    top: int = 1,
-    skip: Callable[[DataError], None] | None = None,
-) -> Iterator[Classified]:
-    """What is on these image files, or on those in these folders.
-
-    A file that cannot be read is an error, unless ``skip`` is there to hear of it.
-    """
-    vit = model if isinstance(model, ViT) else artifact.load_vit(model)
-    files = list_images([Path(path).expanduser() for path in paths])
-    names, config = vit.config.class_names, vit.config
-    for begin in range(0, len(files), BATCH):
-        batch: list[Path] = []
-        pixels: list[Pixels] = []
-        for file in files[begin : begin + BATCH]:
-            try:
-                pixels.append(read_for_model([file], config.size, vit.channels))
-                batch.append(file)
-            except DataError as error:
-                if skip is None:
-                    raise
-                skip(error)
-        if not batch:
-            continue
-        best = probabilities(vit, np.concatenate(pixels)).topk(min(top, len(names)))
-        for file, values, places in zip(batch, best.values.tolist(), best.indices.tolist(), strict=True):
-            guesses = [Guess(names[place], value) for value, place in zip(values, places, strict=True)]
-            yield Classified(str(file), guesses)
-
-
 def evaluate_images(model: str | Path | ViT, path: str | Path | Images) -> ImageEvaluation:
     """A model's guesses about labelled images, whichever of `read_images`' kinds they are of."""
     vit = model if isinstance(model, ViT) else artifact.load_vit(model)
@@ -117,14 +67,8 @@ def evaluate_images(model: str | Path | ViT, path: str | Path | Images) -> Image
         raise DataError(f"{path} holds no images", "give some")
     confusion: npt.NDArray[np.int64] = np.zeros((len(names), len(names)), dtype=np.int64)
     for begin in range(0, len(images), BATCH):
-        guessed = probabilities(vit, images.pixels[begin : begin + BATCH]).argmax(dim=-1).numpy()
+        pixels = torch.tensor(images.pixels[begin : begin + BATCH], device=vit.device)
+        with torch.inference_mode():
+            guessed = vit(pixels).argmax(dim=-1).cpu().numpy()
         np.add.at(confusion, (images.labels[begin : begin + BATCH], guessed), 1)
     return ImageEvaluation(names, confusion.tolist())
-
-
-@torch.no_grad()
-def probabilities(model: ViT, pixels: Pixels) -> torch.Tensor:
-    """Pixels (batch, height, width, channels) → (batch, classes), on the CPU."""
-    images = torch.tensor(pixels, device=model.device)
-    logits: torch.Tensor = model(images)
-    return logits.float().softmax(dim=-1).cpu()

@@ -1,0 +1,163 @@
+"""Image classification with a Vision Transformer."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from transduce import artifact
+from transduce.data.image_files import list_images, read_for_model
+from transduce.engine.device import for_inference
+from transduce.errors import ConfigError, DataError
+from transduce.models.protocol import Precision
+from transduce.models.vit import ViT
+
+BATCH_IMAGES = 128
+
+Pixels: TypeAlias = npt.NDArray[Any] | Tensor
+
+
+@dataclass(frozen=True)
+class ClassProbability:
+    """A class and its probability."""
+
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class ClassifiedImage:
+    """The most likely classes of an image, best first."""
+
+    classes: list[ClassProbability]
+    file: str | None = None  # None for an image that was given as an array
+
+    @property
+    def label(self) -> str:
+        """The most likely class."""
+        return self.classes[0].label
+
+    @property
+    def probability(self) -> float:
+        """The probability of the most likely class."""
+        return self.classes[0].probability
+
+    def __str__(self) -> str:
+        return self.label
+
+
+@dataclass(frozen=True)
+class UnreadableImage:
+    """An image file that cannot be read."""
+
+    file: str
+    error: DataError
+
+
+@dataclass(frozen=True)
+class ImageClassifier:
+    """A Vision Transformer that assigns classes to images."""
+
+    model: ViT
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, *, precision: Precision = "auto", device: str = "auto"
+    ) -> "ImageClassifier":
+        """Load the classifier in a model folder."""
+        return cls(for_inference(artifact.load_vit(folder), precision, device))
+
+    @overload
+    def __call__(
+        self, images: str | Path, *, top: int = 1, channels_first: bool | None = None
+    ) -> ClassifiedImage: ...
+    @overload
+    def __call__(
+        self, images: Sequence[str | Path], *, top: int = 1, channels_first: bool | None = None
+    ) -> list[ClassifiedImage]: ...
+    @overload
+    def __call__(
+        self, images: Pixels, *, top: int = 1, channels_first: bool | None = None
+    ) -> ClassifiedImage | list[ClassifiedImage]: ...
+    def __call__(
+        self,
+        images: str | Path | Sequence[str | Path] | Pixels,
+        *,
+        top: int = 1,
+        channels_first: bool | None = None,
+    ) -> ClassifiedImage | list[ClassifiedImage]:
+        """Return the ``top`` most likely classes of one image, or a list of results for several.
+
+        Images are file names, or pixels as an array or tensor: bytes, or numbers from 0 to 1, of shape
+        (height, width, channels) or (channels, height, width), with a batch dimension in front for several.
+        If the order of the dimensions is not given by ``channels_first``, the shape decides; where it fits
+        both orders, the channels are taken to be last.
+        """
+        if isinstance(images, np.ndarray | Tensor):
+            pixels = torch.tensor(images) if isinstance(images, np.ndarray) else images
+            results = list(self._classify(self._channels_last(pixels, channels_first), top))
+            return results[0] if pixels.dim() == 3 else results
+        paths = [images] if isinstance(images, str | Path) else images
+        results = []
+        for result in self.stream(paths, top=top):
+            if isinstance(result, UnreadableImage):
+                raise result.error
+            results.append(result)
+        return results[0] if isinstance(images, str | Path) and not Path(images).is_dir() else results
+
+    def stream(
+        self, paths: Sequence[str | Path], *, top: int = 1
+    ) -> Iterator[ClassifiedImage | UnreadableImage]:
+        """Yield a result for each of these image files, and for each image in those that are folders."""
+        files = list_images([Path(path).expanduser() for path in paths])
+        for begin in range(0, len(files), BATCH_IMAGES):
+            yield from self._classify_files(files[begin : begin + BATCH_IMAGES], top)
+
+    def _classify_files(self, files: Sequence[Path], top: int) -> Iterator[ClassifiedImage | UnreadableImage]:
+        pixels: list[npt.NDArray[np.uint8]] = []
+        unreadable: dict[Path, DataError] = {}
+        for file in files:
+            try:
+                pixels.append(read_for_model([file], self.model.config.size, self.model.channels))
+            except DataError as error:
+                unreadable[file] = error
+        results = iter(self._classify(torch.from_numpy(np.concatenate(pixels)), top) if pixels else ())
+        for file in files:
+            if file in unreadable:
+                yield UnreadableImage(str(file), unreadable[file])
+            else:
+                yield ClassifiedImage(next(results).classes, str(file))
+
+    @torch.inference_mode()
+    def _classify(self, pixels: Tensor, top: int) -> list[ClassifiedImage]:
+        """Classify pixels of shape (batch, height, width, channels)."""
+        if top < 1:
+            raise ConfigError(f"top (--top) is {top}", "Use 1 or more")
+        names, results = self.model.config.class_names, []
+        for batch in pixels.split(BATCH_IMAGES):
+            probabilities = self.model(batch.to(self.model.device)).float().softmax(dim=-1)
+            best = probabilities.topk(min(top, len(names)))
+            for values, classes in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+                labels = (names[number] for number in classes)
+                results.append(ClassifiedImage(list(map(ClassProbability, labels, values))))
+        return results
+
+    def _channels_last(self, pixels: Tensor, channels_first: bool | None) -> Tensor:
+        """Return pixels as (batch, height, width, channels)."""
+        batch = pixels[None] if pixels.dim() == 3 else pixels
+        height, width = self.model.config.size
+        last, first = (height, width, self.model.channels), (self.model.channels, height, width)
+        shape = tuple(batch.shape[1:])
+        fits = {False: shape == last, True: shape == first}
+        order = channels_first if channels_first is not None else not fits[False] and fits[True]
+        if not fits[order]:
+            raise DataError(
+                f"the images have shape {tuple(pixels.shape)}",
+                f"Give (batch, {', '.join(map(str, last))}) or (batch, {', '.join(map(str, first))})",
+            )
+        return batch.permute(0, 2, 3, 1) if order else batch
