@@ -8,8 +8,8 @@ from transduce.models.build import build
 from transduce.nn.dropout import use_generator
 from transduce.training.loss import label_smoothed_cross_entropy
 
-PAD, BOS, EOS, TOKENS = 0, 1, 2, 20
-SHORTEST, LONGEST = 3, 10
+PAD, BOS, EOS, TOKENS = 0, 1, 2, 12
+SHORTEST, LONGEST = 2, 6
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def draw(task: str, count: int, generator: torch.Generator):
     return source, read, predicted
 
 
-def train(model, task: str, *, steps: int, peak: float = 2e-3, warmup: int = 100):
+def train(model, task: str, *, steps: int, peak: float = 5e-3, warmup: int = 30):
     generator = torch.Generator().manual_seed(0)
     use_generator(model, generator)
     optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=True)
@@ -67,29 +67,29 @@ def accuracy(model, task: str) -> float:
 @pytest.mark.parametrize("variant", [{"norm": "post"}, {"norm": "pre"}])
 def test_a_tiny_model_learns(task, variant):
     config = TransformerConfig(
-        encoder_layers=2, decoder_layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0, **variant
+        encoder_layers=2, decoder_layers=2, d_model=32, d_ff=64, heads=4, dropout=0.0, **variant
     )
     model = build(config, Vocabulary(source=TOKENS, target=TOKENS), seed=0)
     assert accuracy(model.eval(), task) < 0.2
-    assert accuracy(train(model.train(), task, steps=600), task) > 0.99
+    assert accuracy(train(model.train(), task, steps=300), task) > 0.99
 
 
 @pytest.mark.parametrize(
     "variant",
     [
         {"attention": "window", "window_radius": 2, "global_tokens": 1},
-        {"attention": "hashed", "hash_buckets": 2, "hash_rounds": 1, "hash_chunk": 4},
-        {"attention": "low_rank", "rank": 6, "max_length": 16},
+        {"attention": "hashed", "hash_buckets": 2, "hash_rounds": 2, "hash_chunk": 4},
+        {"attention": "low_rank", "rank": 4, "max_length": 16},
     ],
     ids=lambda variant: variant["attention"],
 )
 def test_a_tiny_model_learns_with_other_attention(variant):
     config = TransformerConfig(
-        encoder_layers=1, decoder_layers=1, d_model=64, d_ff=128, heads=2, dropout=0.0, norm="pre", **variant
+        encoder_layers=1, decoder_layers=1, d_model=32, d_ff=64, heads=2, dropout=0.0, norm="pre", **variant
     )
     model = build(config, Vocabulary(source=TOKENS, target=TOKENS), seed=0)
     assert accuracy(model.eval(), "copy") < 0.2
-    assert accuracy(train(model.train(), "copy", steps=300, peak=5e-3), "copy") > 0.97
+    assert accuracy(train(model.train(), "copy", steps=300), "copy") > 0.95
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ def test_a_tiny_model_learns_with_other_attention(variant):
     ],
 )
 def test_a_tiny_rnn_learns(task, variant):
-    config = RNNConfig(encoder_layers=1, decoder_layers=1, d_model=64, d_hidden=64, dropout=0.0, **variant)
+    config = RNNConfig(encoder_layers=1, decoder_layers=1, d_model=32, d_hidden=32, dropout=0.0, **variant)
     model = build(config, Vocabulary(source=TOKENS, target=TOKENS), seed=0)
     assert accuracy(model.eval(), task) < 0.2
-    assert accuracy(train(model.train(), task, steps=400, peak=5e-3), task) > 0.99
+    assert accuracy(train(model.train(), task, steps=200, peak=1e-2), task) > 0.98
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["copy", "reverse"])
 def test_the_tiny_preset_learns_with_its_dropout(task):
     model = build(preset("tiny").model, Vocabulary(source=TOKENS, target=TOKENS), seed=0)
-    assert accuracy(train(model, task, steps=1200), task) > 0.99
+    assert accuracy(train(model, task, steps=1200, peak=2e-3, warmup=100), task) > 0.99

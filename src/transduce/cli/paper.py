@@ -14,7 +14,7 @@ def paper(
 ) -> None:
     """Check the paper's claims: what it says, and what is measured here and now.
 
-    Takes about 17 seconds. Exit code 1 if a claim fails unexpectedly, 2 if an option is wrong.
+    Takes a few seconds. Exit code 1 if a claim fails unexpectedly, 2 if an option is wrong.
 
     Example: transduce paper --plots figures
     """

@@ -15,7 +15,7 @@ from transduce.nn.attention import (
 from transduce.paper.claim import Claim
 from transduce.paper.counting import count_multiplications
 
-SAMPLES = 100_000
+SAMPLES = 25_000
 
 Attention = Callable[[Tensor, Tensor, Tensor], Attended]
 
@@ -58,7 +58,7 @@ def _draw(queries: int, keys: int, d_k: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _softmax_gradient(d_k: int) -> Claim:
-    query, key, value = _draw(2000, keys=64, d_k=d_k)
+    query, key, value = _draw(500, keys=64, d_k=d_k)
 
     def size_of_jacobian(attend: Attention) -> float:
         """The softmax's Jacobian is diag(p) − ppᵀ: it vanishes as p nears a single 1."""
