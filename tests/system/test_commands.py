@@ -19,39 +19,37 @@ import pytest
 
 from builders import small_rnn_config
 from inside import run
+from transduce.cli import main
 from transduce.config import PRESETS, preset
 from transduce.paper import causality, claims
 
 SMALL = "[model]\nencoder_layers = 1\ndecoder_layers = 1\nd_model = 16\nd_ff = 16\nheads = 2\n"
 
+# The paper's claims about numbers of parameters are measured at once; the others take seconds.
+FAST_PAPER = """
+from transduce.cli.main import main
+from transduce.paper import claims, parameters
+claims._GROUPS = (parameters,)
+main()
+"""
 
-def test_help_shows_every_command_and_imports_no_torch():
+
+def start(*arguments, **options):
+    """Start a command in a process of its own."""
+    command = [sys.executable, "-m", "transduce", *map(str, arguments)]
+    return subprocess.Popen(command, text=True, **options)
+
+
+def test_help_imports_no_torch():
     result = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "transduce", "--help"],
         capture_output=True,
         text=True,
         check=True,
     )
-    for command in (
-        *("check", "demo", "evaluate", "import", "inspect", "interactive", "paper"),
-        *("plan", "report", "score", "train", "translate"),
-    ):
-        assert f"  {command}  " in result.stdout
-    assert "Example:" in result.stdout
     imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
     assert "typer" in imported
     assert "torch" not in imported
-
-
-@pytest.mark.parametrize("command", ["check", "demo", "interactive", "paper", "train", "translate"])
-def test_help_of_a_command_has_an_example(command):
-    assert f"Example: transduce {command}" in run(command, "--help").stdout
-
-
-def test_no_command_shows_the_help():
-    result = run()
-    assert "Usage: transduce" in result.stdout + result.stderr
-    assert "error" not in result.stderr
 
 
 def test_version():
@@ -59,32 +57,36 @@ def test_version():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("arguments", "named"),
     [
-        (["papr"], "error: No such command 'papr'"),
-        (["paper", "--plot"], "error: No such option"),
-        (["paper", "--plots"], "error: "),
-        (["paper", "extra"], "error: Got unexpected extra argument"),
-        (["paper", "--plots", "/dev/null/x"], "error: cannot write /dev/null/x"),
-        (["check"], "error: no files were given"),
-        (["check", "--source", "a"], "error: 1 source and 0 target files were given for training"),
-        (
-            ["check", "--source", "/nowhere", "--target", "/nowhere"],
-            "error: cannot read /nowhere: No such file",
-        ),
-        (["train", "--out", "x"], "error: no files were given"),
-        (["train", "--out", "x", "--config", "/nowhere", "--pairs", "x"], "error: cannot read /nowhere"),
-        (["train", "--source", "a"], "error: Missing option '--out'"),
-        (["demo", "--task", "cooking"], "error: Invalid value for '--task'"),
-        (["paper", "--plots", "/dev/null"], "error: /dev/null is a file, not a folder"),
+        (["papr"], "'papr'"),
+        (["paper", "--plot"], "--plot"),
+        (["paper", "--plots"], "--plots"),
+        (["paper", "extra"], "extra"),
+        (["paper", "--plots", "/dev/null/x"], "/dev/null/x"),
+        (["paper", "--plots", "/dev/null"], "/dev/null"),
+        (["check"], "--source"),
+        (["check", "--source", "a"], "1 source and 0 target"),
+        (["check", "--source", "/nowhere", "--target", "/nowhere"], "/nowhere"),
+        (["train", "--out", "x"], "--source"),
+        (["train", "--out", "x", "--config", "/nowhere", "--pairs", "x"], "/nowhere"),
+        (["train", "--source", "a"], "'--out'"),
+        (["demo", "--task", "cooking"], "'--task'"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(arguments, expected):
+def test_a_mistake_is_one_line_and_exit_code_2(arguments, named):
     result = run(*arguments)
     assert result.returncode == 2
-    assert result.stderr.startswith(expected)
+    assert result.stderr.startswith("error: ")
+    assert named in result.stderr
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
+
+
+def test_an_error_that_is_not_a_mistake_is_not_hidden(monkeypatch):
+    monkeypatch.setattr(main, "app", lambda **_: {}["a bug"])
+    with pytest.raises(KeyError):
+        run("paper")
 
 
 def test_paper_json_and_plots(tmp_path, monkeypatch):
@@ -95,7 +97,7 @@ def test_paper_json_and_plots(tmp_path, monkeypatch):
     assert len(rows) == len(list(causality.claims()))
     assert {"section", "claim", "paper", "measured", "holds"} <= rows[0].keys()
     assert len(list((tmp_path / "figures").glob("*.png"))) == 6
-    assert result.stderr.count("wrote ") == 6
+    assert result.stderr.count("figures") == 6
 
 
 def test_output_that_cannot_be_written():
@@ -111,62 +113,47 @@ def test_output_that_cannot_be_written():
     assert result.stderr == "error: cannot write the output: No space left on device\n"
 
 
-INTERRUPTED = """
-import signal, time
-from transduce.cli.main import main
-from transduce.paper import claims
-
-def all_claims():
-    signal.raise_signal(signal.SIGINT)
-    time.sleep(60)
-
-claims.all_claims = all_claims
-main()
-"""
-
-
 def test_interrupted():
-    process = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, "paper"], capture_output=True, text=True, check=False
+    program = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)"
+    result = subprocess.run(
+        [sys.executable, "-c", f"from transduce.cli.errors import run\nrun(lambda: exec({program!r}))"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert process.returncode == 130
-    assert process.stderr.splitlines()[-1] == "error: interrupted"
-    assert "Traceback" not in process.stderr
+    assert (result.returncode, result.stderr) == (130, "error: interrupted\n")
 
 
 def test_paper_in_a_narrow_terminal():
-    """A real one: a pipe has no width."""
-    mine, theirs = pty.openpty()
+    """A real terminal: a pipe has no width."""
+    ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, "-m", "transduce", "paper"],
+        [sys.executable, "-c", FAST_PAPER, "paper"],
         stdout=theirs,
         stderr=theirs,
         env={"TERM": "xterm", "PATH": "", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     os.close(theirs)
+    shown = read_terminal(ours)
+    assert process.wait() == 0
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).replace("\r", "\n").splitlines()
+    assert max(map(len, lines)) <= 60
+    assert any("65.1M" in line for line in lines)
+
+
+def read_terminal(terminal):
+    """Return what is printed on a terminal until the process on its other side ends."""
     shown = b""
     with contextlib.suppress(OSError):  # raised at the end
-        while chunk := os.read(mine, 65536):
+        while chunk := os.read(terminal, 65536):
             shown += chunk
-    assert process.wait() == 0
-    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).replace("\r", "\n").splitlines()
-    assert max(map(len, lines)) <= 60
-    assert any("here: 65.1M" in line for line in lines)
+    return shown.decode()
 
 
-POOR = """
-from transduce.cli.main import main
-from transduce.paper import claims, parameters
-
-claims._GROUPS = (parameters,)
-main()
-"""
-
-
-def test_paper_in_a_poor_environment():
+def test_paper_without_a_path_terminal_or_utf8():
     result = subprocess.run(
-        [sys.executable, "-c", POOR, "paper"],
+        [sys.executable, "-c", FAST_PAPER, "paper"],
         capture_output=True,
         text=True,
         check=False,
@@ -177,8 +164,7 @@ def test_paper_in_a_poor_environment():
             "PYTHONPATH": os.pathsep.join(sys.path),
         },
     )
-    assert result.returncode == 0
-    assert "unexpected failures: 0" in result.stdout
+    assert result.returncode == 0, result.stderr
     assert "no*" in result.stdout
 
 
@@ -189,13 +175,13 @@ def text(tmp_path):
     return tmp_path
 
 
-def test_check_finds_nothing_in_good_text(text):
+def test_check_finds_no_problems_in_good_text(text):
     result = run("check", "--source", text / "a", "--target", text / "b")
     assert result.returncode == 0
-    assert "300 pairs, nothing to complain about" in result.stdout
+    assert "300 pairs" in result.stdout
 
 
-def test_check_says_where_files_part(text):
+def test_check_says_where_a_line_is_missing(text):
     lines = [f"{'x' * (n * 7919 % 50 + 1)}\n" for n in range(200)]
     (text / "a").write_text("".join(lines))
     (text / "b").write_text("".join(lines[:120] + lines[121:]))
@@ -208,8 +194,7 @@ def test_train_refuses_what_it_cannot_use_and_touches_nothing(text):
     (text / "b").write_text("too short\n")
     result = run("train", "--source", text / "a", "--target", text / "b", "--out", text / "run")
     assert result.returncode == 2
-    assert result.stderr.startswith("error: the text is not fit for training: ")
-    assert result.stderr.endswith("; mend what the table above says\n")
+    assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert not (text / "run" / "run.toml").exists()
 
@@ -222,11 +207,11 @@ def test_train_and_resume(text):
     options = ["--config", text / "run.toml", "--tokenizer", "char"]
     first = run(*command, *options)
     assert first.returncode == 0, first.stderr
-    assert "step 4: validation" in first.stdout
     assert (text / "run" / "final" / "tokenizer.json").exists()
     again = run(*command, *options)
     assert again.returncode == 2
-    assert "holds a run already, at step 4 of 4; add --resume to go on with it" in again.stderr
+    assert "step 4" in again.stderr
+    assert "--resume" in again.stderr
     assert run("train", "--resume", "--out", text / "run").returncode == 0
 
 
@@ -238,43 +223,36 @@ def test_strict_refuses_text_that_has_anything_wrong_with_it(text, strict):
     (text / "run.toml").write_text(SMALL + "[training]\nsteps = 1\nprecision = 'float32'\n")
     options = ["--config", text / "run.toml", "--tokenizer", "char", *(["--strict"] if strict else [])]
     result = run(*command, *options)
-    assert "empty on one side or both" in result.stdout
     if strict:
         assert result.returncode == 2
-        assert result.stderr == "error: the text is not fit for training; mend what the table above says\n"
+        assert result.stderr.startswith("error: ")
         assert not (text / "run").exists()
     else:
         assert result.returncode == 0, result.stderr
-        assert "301 pairs looked at; training leaves 1 of them out" in result.stdout
+        assert "301 pairs" in result.stdout
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(text):
+def test_ctrl_c_saves_and_prints_the_command_that_continues(text):
     (text / "run.toml").write_text(
         SMALL + "[training]\nsteps = 100000\nwarmup = 2\nvalidate_every = 5\nprecision = 'float32'\n"
     )
     out = text / "my run"
     options = ["--config", text / "run.toml", "--tokenizer", "char"]
     command = ["train", "--source", text / "a", "--target", text / "b", "--out", out, *options]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "transduce", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while process.poll() is None and not list(out.glob("checkpoints/step-*")):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    said, errors = process.communicate()
+    output, errors = process.communicate()
     assert process.returncode == 130, errors
     assert errors == ""
-    *_, last = said.splitlines()
-    told, advice = last.split(": ", 1)
-    program, *arguments = shlex.split(advice)
-    assert (told, program) == ("stopped; to go on", "transduce")
+    advice = output.splitlines()[-1]
+    program, *arguments = shlex.split(advice[advice.index("transduce ") :])
+    assert program == "transduce"
     done = max(int(path.name.removeprefix("step-")) for path in out.glob("checkpoints/step-*"))
     resumed = run(*arguments, "--steps", done + 1)
     assert resumed.returncode == 0, resumed.stderr
-    assert f"going on from step {done}" in resumed.stdout.replace(",", "")
+    assert f"from step {done}" in resumed.stdout.replace(",", "")
     assert (out / "final").exists()
 
 
@@ -290,13 +268,12 @@ def test_train_an_rnn_and_translate_with_it(text, monkeypatch):
     assert translated.stdout.count("\n") == 5
     mistaken = run(*command[:-1], text / "other", "--family", "rnnn")
     assert mistaken.returncode == 2
-    assert mistaken.stderr == "error: there is no family 'rnnn'; did you mean 'rnn'?\n"
+    assert "'rnn'" in mistaken.stderr
 
 
 def test_demo(tmp_path):
     result = run("demo", "--task", "reverse", "--steps", "3", "--out", tmp_path / "demo")
     assert result.returncode == 0, result.stderr
-    assert "came out exactly right" in result.stdout
     assert "transduce train --source" in result.stdout
     assert "<html" in (tmp_path / "demo" / "attention.html").read_text(encoding="utf-8")
 
@@ -305,7 +282,7 @@ def test_demo(tmp_path):
 def test_the_demo_learns_dates(tmp_path):
     result = run("demo", "--out", tmp_path / "demo")
     assert result.returncode == 0, result.stderr
-    (right,) = re.findall(r"^([\d.]+)% of 500 texts came out exactly right", result.stdout, re.MULTILINE)
+    (right,) = re.findall(r"^([\d.]+)% of 500 ", result.stdout, re.MULTILINE)
     assert float(right) >= 98
 
 
@@ -325,8 +302,7 @@ def test_plan_says_what_a_run_will_take(text):
     assert rows["precision"] in ("float32", "bfloat16")
 
 
-def test_running_the_same_command_again_offers_to_go_on(text):
-    """To somebody who can answer."""
+def test_running_the_same_command_again_in_a_terminal_offers_to_continue(text):
     (text / "run.toml").write_text(
         SMALL + "[training]\nsteps = 2\nwarmup = 2\nvalidate_every = 2\nprecision = 'float32'\n"
     )
@@ -334,15 +310,10 @@ def test_running_the_same_command_again_offers_to_go_on(text):
     command += ["--config", text / "run.toml", "--tokenizer", "char"]
     assert run(*command).returncode == 0
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "transduce", *map(str, command)], stdin=theirs, stdout=theirs, stderr=theirs
-    )
+    process = start(*command, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     os.write(ours, b"y\n")
-    said = b""
-    with contextlib.suppress(OSError):
-        while part := os.read(ours, 1000):
-            said += part
+    shown = read_terminal(ours)
     assert process.wait() == 0
-    assert b"at step 2 of 2. Go on with it?" in said
-    assert b"going on from step 2" in said
+    assert "step 2 of 2" in shown
+    assert "from step 2" in shown

@@ -2,19 +2,19 @@
 
 import typer
 
-from transduce.cli.options import Files, Pairs, Source, Target
+from transduce.cli import options as o
 
 
 def check(
-    source: Source = None,
-    target: Target = None,
-    pairs: Pairs = None,
-    valid_source: Files = None,
-    valid_target: Files = None,
-    valid_pairs: Files = None,
-    test_source: Files = None,
-    test_target: Files = None,
-    test_pairs: Files = None,
+    source: o.Source = None,
+    target: o.Target = None,
+    pairs: o.Pairs = None,
+    valid_source: o.ValidSource = None,
+    valid_target: o.ValidTarget = None,
+    valid_pairs: o.ValidPairs = None,
+    test_source: o.TestSource = None,
+    test_target: o.TestTarget = None,
+    test_pairs: o.TestPairs = None,
 ) -> None:
     """Look for trouble in a parallel corpus: what, where, and what to do about it.
 

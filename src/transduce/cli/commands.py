@@ -1,4 +1,6 @@
-"""Which commands there are."""
+"""The list of commands, in the panels and the order in which ``transduce --help`` shows them."""
+
+from collections.abc import Callable
 
 import typer
 
@@ -19,22 +21,32 @@ from transduce.cli import (
     translate,
     vision,
 )
+from transduce.cli.command import Command
+
+_PANELS: dict[str, dict[str, Callable[..., None]]] = {
+    "Train": {
+        "demo": demo.demo,
+        "check": check.check,
+        "plan": plan.plan,
+        "train": train.train,
+        "report": report.report,
+    },
+    "Translate": {"translate": translate.translate, "interactive": interactive.interactive},
+    "Evaluate and understand": {
+        "evaluate": evaluate.evaluate,
+        "score": score.score,
+        "inspect": inspect.inspect,
+        "paper": paper.paper,
+    },
+    "Exchange models": {"import": import_folder.import_folder},
+}
+_GROUPS = {"lm": lm.app, "mlm": mlm.app, "vision": vision.app}
 
 
 def add_to(app: typer.Typer) -> None:
-    """All of them."""
-    app.command("check")(check.check)
-    app.command("demo")(demo.demo)
-    app.command("evaluate")(evaluate.evaluate)
-    app.command("import")(import_folder.import_folder)
-    app.command("inspect")(inspect.inspect)
-    app.command("interactive")(interactive.interactive)
-    app.command("paper")(paper.paper)
-    app.command("plan")(plan.plan)
-    app.command("report")(report.report)
-    app.command("score")(score.score)
-    app.command("train")(train.train)
-    app.command("translate")(translate.translate)
-    app.add_typer(lm.app, name="lm")
-    app.add_typer(mlm.app, name="mlm")
-    app.add_typer(vision.app, name="vision")
+    """Add all commands."""
+    for panel, commands in _PANELS.items():
+        for name, command in commands.items():
+            app.command(name, cls=Command, rich_help_panel=panel)(command)
+    for name, group in _GROUPS.items():
+        app.add_typer(group, name=name, rich_help_panel="Other model families")

@@ -1,19 +1,21 @@
-"""A command that has commands of its own."""
+"""A command with subcommands, such as ``transduce lm``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import typer
 
+from transduce.cli.command import Command
 
-def group(what: str, example: str, **commands: Callable[..., None]) -> typer.Typer:
-    """By itself, it shows what there is."""
-    app = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
-    for name, run in commands.items():
-        app.command(name)(run)
 
-    @app.callback(invoke_without_command=True, help=what, epilog=f"Example: {example}")
+def group(description: str, example: str, commands: Mapping[str, Callable[..., None]]) -> typer.Typer:
+    """Return a command that has these subcommands and, called without one, shows its help."""
+    app = typer.Typer(rich_markup_mode="rich", no_args_is_help=False)
+    for name, command in commands.items():
+        app.command(name, cls=Command)(command)
+
+    @app.callback(invoke_without_command=True, help=description, epilog=f"Example: {example}")
     def show(context: typer.Context) -> None:
         if context.invoked_subcommand is None:
-            typer.echo(context.get_help())
+            context.get_help()  # which prints it
 
     return app

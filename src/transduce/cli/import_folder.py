@@ -5,15 +5,19 @@ from typing import Annotated
 
 import typer
 
+from transduce.cli import options as o
+
 
 def import_folder(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="FOLDER", help="With config.json, model.safetensors and a tokenizer."),
+        typer.Argument(metavar="FOLDER", help="Folder with config.json, model.safetensors and a tokenizer."),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The model folder to write.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Model folder to write.", rich_help_panel=o.OUTPUT)
+    ],
 ) -> None:
-    """Make a model folder of a GPT-2 or BERT model that Hugging Face's transformers saved.
+    """Convert a GPT-2 or BERT model saved by Hugging Face transformers into a model folder.
 
     Example: transduce import downloads/gpt2 --out models/gpt2
     """

@@ -10,12 +10,12 @@ from transduce.cli import text_options as t
 
 def train(
     context: typer.Context,
-    out: t.Out,
+    out: o.Out,
     text: t.Text = None,
     valid: t.Valid = None,
     config: o.Config = None,
     preset: t.GptPreset = None,
-    start: t.Start = None,
+    start: t.FromModel = None,
     steps: o.Steps = None,
     epochs: o.Epochs = None,
     minutes: o.Minutes = None,
@@ -24,8 +24,8 @@ def train(
     packed: t.Packed = True,
     max_length: t.Context = None,
     hold_out: t.HoldOut = 0.02,
-    tensorboard: t.Tensorboard = False,
-    resume: t.Resume = False,
+    tensorboard: o.Tensorboard = False,
+    resume: o.Resume = False,
 ) -> None:
     """Train a language model on plain text.
 

@@ -1,4 +1,4 @@
-"""``transduce``: the commands."""
+"""The ``transduce`` command."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ _EXAMPLE = "Example: transduce train --source train.en --target train.de --out r
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 commands.add_to(app)
@@ -29,12 +29,12 @@ def _version(wanted: bool) -> None:
 def transduce(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Train, understand and use your own sequence-to-sequence Transformers."""
+    """Train, use and understand sequence-to-sequence Transformers."""
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        context.get_help()  # which prints it
 
 
 def main() -> None:

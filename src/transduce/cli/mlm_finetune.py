@@ -10,17 +10,17 @@ from transduce.cli import text_options as t
 
 def finetune(
     context: typer.Context,
-    out: t.Out,
+    out: o.Out,
     text: t.Labelled = None,
     valid: t.Valid = None,
-    start: t.Start = None,
+    start: t.FromModel = None,
     config: o.Config = None,
     steps: o.Steps = None,
     epochs: o.Epochs = None,
     minutes: o.Minutes = None,
     hold_out: t.HoldOut = 0.1,
-    tensorboard: t.Tensorboard = False,
-    resume: t.Resume = False,
+    tensorboard: o.Tensorboard = False,
+    resume: o.Resume = False,
 ) -> None:
     """Teach a model of masked text to tell the classes of texts, or of pairs of texts.
 

@@ -11,12 +11,12 @@ from transduce.cli import text_options as t
 
 def train(
     context: typer.Context,
-    out: t.Out,
+    out: o.Out,
     text: t.Text = None,
     valid: t.Valid = None,
     config: o.Config = None,
     preset: t.BertPreset = None,
-    start: t.Start = None,
+    start: t.FromModel = None,
     steps: o.Steps = None,
     epochs: o.Epochs = None,
     minutes: o.Minutes = None,
@@ -29,8 +29,8 @@ def train(
     packed: t.Packed = False,
     max_length: t.Context = None,
     hold_out: t.HoldOut = 0.02,
-    tensorboard: t.Tensorboard = False,
-    resume: t.Resume = False,
+    tensorboard: o.Tensorboard = False,
+    resume: o.Resume = False,
 ) -> None:
     """Train a model of masked text.
 

@@ -1,62 +1,321 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the panels in which ``--help`` lists options."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
-Files = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="The same, not trained on.")]
-Source = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Source text, plain or gzip.")]
-Target = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Target text, as many lines.")]
-Pairs = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Both sides in one .tsv or .jsonl.")]
-Config = Annotated[Path | None, typer.Option(metavar="FILE", help="A run file (TOML).")]
-Preset = Annotated[str | None, typer.Option(metavar="NAME", help="tiny, small, base, big, A1 … E, rnn …")]
+# Titles of the panels
+DATA = "Data"
+MODEL = "Model"
+TOKENIZER = "Tokenizer"
+TRAINING = "Training"
+SEARCH = "Search"
+SAMPLING = "Sampling"
+SCORING = "Scoring"
+SYSTEM = "Device and precision"
+OUTPUT = "Output"
+HELP = "Help"
+PANELS = (DATA, MODEL, TOKENIZER, TRAINING, SEARCH, SAMPLING, SCORING, SYSTEM, OUTPUT, HELP)
+
+# Models
+Model = Annotated[Path, Argument(metavar="MODEL", help="Model folder.")]
+Models = Annotated[list[Path], Argument(metavar="MODEL...", help="Model folder; several form an ensemble.")]
+
+# Data
+Source = Annotated[
+    list[Path] | None,
+    Option(
+        metavar="FILE",
+        help="Source text, one sentence per line, plain or gzip. Repeat for several files.",
+        rich_help_panel=DATA,
+    ),
+]
+Target = Annotated[
+    list[Path] | None,
+    Option(
+        metavar="FILE",
+        help="Target text with the same number of lines. Repeat for several files.",
+        rich_help_panel=DATA,
+    ),
+]
+Pairs = Annotated[
+    list[Path] | None,
+    Option(
+        metavar="FILE",
+        help="Source and target in one file (.tsv or .jsonl), instead of --source and --target.",
+        rich_help_panel=DATA,
+    ),
+]
+ValidSource = Annotated[
+    list[Path] | None, Option(metavar="FILE", help="Validation source file.", rich_help_panel=DATA)
+]
+ValidTarget = Annotated[
+    list[Path] | None, Option(metavar="FILE", help="Validation target file.", rich_help_panel=DATA)
+]
+ValidPairs = Annotated[
+    list[Path] | None,
+    Option(metavar="FILE", help="Validation source and target in one file.", rich_help_panel=DATA),
+]
+TestSource = Annotated[
+    list[Path] | None, Option(metavar="FILE", help="Test source file.", rich_help_panel=DATA)
+]
+TestTarget = Annotated[
+    list[Path] | None, Option(metavar="FILE", help="Test target file.", rich_help_panel=DATA)
+]
+TestPairs = Annotated[
+    list[Path] | None,
+    Option(metavar="FILE", help="Test source and target in one file.", rich_help_panel=DATA),
+]
+HoldOut = Annotated[
+    float,
+    Option(
+        metavar="X",
+        min=0.0001,
+        max=0.5,
+        help="Fraction of the pairs (at most 5,000) to validate on if no validation files are given.",
+        rich_help_panel=DATA,
+    ),
+]
+MaxLength = Annotated[
+    int,
+    Option(
+        metavar="N",
+        min=1,
+        help="Leave out pairs with more tokens than this on either side.",
+        rich_help_panel=DATA,
+    ),
+]
+Strict = Annotated[
+    bool, Option("--strict", help="Refuse to train on data with problems.", rich_help_panel=DATA)
+]
+
+# Model and tokenizer
+Preset = Annotated[
+    str | None,
+    Option(
+        metavar="NAME",
+        help="Configuration by name: tiny, small, base, big, A1 to E (the paper's Table 3), rnn, rnn-plain.",
+        rich_help_panel=MODEL,
+    ),
+]
 Family = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Instead of a preset: transformer, rnn; the text decides sizes."),
+    Option(
+        metavar="NAME",
+        help="transformer or rnn, of a size chosen from the data; instead of --preset.",
+        rich_help_panel=MODEL,
+    ),
 ]
-Start = Annotated[
-    Path | None, typer.Option("--from", metavar="MODEL", help="A model folder to fine-tune on this text.")
+Config = Annotated[
+    Path | None,
+    Option(metavar="FILE", help="Run file (TOML) with model and training settings.", rich_help_panel=MODEL),
 ]
-Steps = Annotated[int | None, typer.Option(min=1, help="How long; chosen from the data if not given.")]
-Epochs = Annotated[float | None, typer.Option(min=0.001, help="Instead of steps: times through the text.")]
-Minutes = Annotated[float | None, typer.Option(min=0.1, help="Instead of steps: a time to make do with.")]
+FromModel = Annotated[
+    Path | None,
+    Option("--from", metavar="MODEL", help="Model folder to fine-tune on these data.", rich_help_panel=MODEL),
+]
+Overrides = Annotated[
+    list[str] | None,
+    Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change one setting, for example model.heads=4 or training.warmup=500. May be repeated.",
+        rich_help_panel=MODEL,
+    ),
+]
 TokenizerName = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--tokenizer",
         metavar="KIND|FILE",
-        help="bpe if not given, unigram, wordpiece, char, byte; or a tokenizer.json, a vocab.txt.",
+        help="bpe (default), unigram, wordpiece, char or byte; or an existing tokenizer.json or vocab.txt.",
+        rich_help_panel=TOKENIZER,
     ),
 ]
 VocabularySize = Annotated[
-    int | None, typer.Option("--vocabulary", min=1, help="The most tokens; 8000 if not given.")
+    int | None,
+    Option(
+        "--vocabulary",
+        metavar="N",
+        min=1,
+        help="Largest vocabulary size; default 8000.",
+        rich_help_panel=TOKENIZER,
+    ),
 ]
-Separate = Annotated[bool, typer.Option("--separate", help="A vocabulary for each side.")]
-HoldOut = Annotated[
-    float,
-    typer.Option(min=0.0001, max=0.5, help="Share to validate on if no files are given, up to 5,000 pairs."),
+Separate = Annotated[
+    bool,
+    Option(
+        "--separate",
+        help="Learn one vocabulary for the source and one for the target, instead of a joint one.",
+        rich_help_panel=TOKENIZER,
+    ),
 ]
-MaxLength = Annotated[int, typer.Option(min=1, help="Tokens; longer pairs are left out.")]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")]
-Models = Annotated[
-    list[Path], typer.Argument(metavar="MODEL ...", help="A model folder; several decide together.")
+Normalize = Annotated[
+    Literal["nfc", "nfd", "nfkc", "none"],
+    Option(help="Unicode normalization of all text before tokenization.", rich_help_panel=TOKENIZER),
 ]
-Beam = Annotated[int, typer.Option(min=1, help="Hypotheses at a time; 1 is greedy search.")]
-Input = Annotated[Path | None, typer.Option(metavar="FILE", help="Text; standard input if not given.")]
-Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Standard output if not given.")]
-Format = Annotated[Literal["text", "json"], typer.Option(help="json: all that is known, a line each.")]
-Penalty = Annotated[Literal["paper", "plain"], typer.Option(help="((5 + |Y|) / 6)^α, or |Y|^α.")]
-Alternatives = Annotated[int, typer.Option(min=0, max=99, help="Other ways to say it, in a wider beam.")]
-LengthPenalty = Annotated[float, typer.Option(help="α: the higher, the longer.")]
-Precision = Annotated[
-    Literal["float32", "bfloat16", "int8", "auto"], typer.Option(help="auto: whatever is fastest here.")
+
+# Training
+Steps = Annotated[
+    int | None,
+    Option(
+        metavar="N",
+        min=1,
+        help="Number of training steps; chosen from the data by default.",
+        rich_help_panel=TRAINING,
+    ),
 ]
+Epochs = Annotated[
+    float | None,
+    Option(
+        metavar="X",
+        min=0.001,
+        help="Number of passes over the training data, instead of --steps.",
+        rich_help_panel=TRAINING,
+    ),
+]
+Minutes = Annotated[
+    float | None,
+    Option(
+        metavar="X",
+        min=0.1,
+        help="Train for about this many minutes, instead of --steps.",
+        rich_help_panel=TRAINING,
+    ),
+]
+LearningRate = Annotated[
+    float | None,
+    Option(metavar="RATE", help="Peak learning rate; the paper's by default.", rich_help_panel=TRAINING),
+]
+Seed = Annotated[
+    int | None,
+    Option(
+        metavar="N", min=0, help="Random seed of weights, data order and dropout.", rich_help_panel=TRAINING
+    ),
+]
+SaveMinutes = Annotated[
+    float | None,
+    Option(
+        metavar="X",
+        min=0.1,
+        help="Save a checkpoint at least every this many minutes, besides those after validations.",
+        rich_help_panel=TRAINING,
+    ),
+]
+Resume = Annotated[
+    bool, Option("--resume", help="Continue the run in the --out folder.", rich_help_panel=TRAINING)
+]
+
+# Device and precision
 Device = Annotated[
-    str, typer.Option(metavar="NAME", help="auto (a GPU if there is one), cpu, cuda or cuda:1.")
+    str,
+    Option(
+        metavar="NAME",
+        help="auto (a GPU if there is one), cpu, cuda, or one GPU such as cuda:1.",
+        rich_help_panel=SYSTEM,
+    ),
 ]
-Stop = Annotated[Literal["exact", "first"], typer.Option(help="first: at as many targets as the beam.")]
+Precision = Annotated[
+    Literal["auto", "float32", "bfloat16", "int8"],
+    Option(
+        metavar="NAME",
+        help="float32, bfloat16, int8, or auto for the fastest on this machine.",
+        rich_help_panel=SYSTEM,
+    ),
+]
+
+# Search and sampling
+Beam = Annotated[
+    int, Option(metavar="N", min=1, help="Beam size; 1 is greedy decoding.", rich_help_panel=SEARCH)
+]
+LengthPenalty = Annotated[
+    float,
+    Option(
+        help="Exponent α of the length penalty; higher values prefer longer outputs.", rich_help_panel=SEARCH
+    ),
+]
+Penalty = Annotated[
+    Literal["paper", "plain"],
+    Option(
+        help="Form of the length penalty: paper is ((5 + length) / 6)^α, plain is length^α.",
+        rich_help_panel=SEARCH,
+    ),
+]
+Stop = Annotated[
+    Literal["exact", "first"],
+    Option(
+        help="exact: search until no better hypothesis is possible. first: stop when as many hypotheses have "
+        "ended as the beam is wide.",
+        rich_help_panel=SEARCH,
+    ),
+]
+NoRepeatNgram = Annotated[
+    int,
+    Option(
+        min=0,
+        metavar="N",
+        help="Forbid repeated n-grams of this many tokens; 0 allows repetition.",
+        rich_help_panel=SEARCH,
+    ),
+]
 TooLong = Annotated[
-    Literal["split", "cut", "keep"], typer.Option(help="Lines that are longer than any in training.")
+    Literal["split", "cut", "keep"],
+    Option(
+        help="For lines longer than any in training: split them into pieces, cut them off, or keep them as "
+        "they are.",
+        rich_help_panel=SEARCH,
+    ),
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Refuse text that has anything wrong with it.")]
+Sample = Annotated[
+    bool,
+    Option("--sample", help="Sample at random instead of beam search.", rich_help_panel=SAMPLING),
+]
+Temperature = Annotated[
+    float,
+    Option(
+        metavar="X",
+        help="Divide logits by this before sampling; below 1 is more conservative.",
+        rich_help_panel=SAMPLING,
+    ),
+]
+TopK = Annotated[
+    int,
+    Option(
+        metavar="N",
+        min=0,
+        help="Sample from this many most likely tokens; 0 means all.",
+        rich_help_panel=SAMPLING,
+    ),
+]
+TopP = Annotated[
+    float,
+    Option(
+        metavar="X",
+        help="Sample from the most likely tokens that together have this probability.",
+        rich_help_panel=SAMPLING,
+    ),
+]
+SamplingSeed = Annotated[int, Option("--seed", help="Random seed for sampling.", rich_help_panel=SAMPLING)]
+
+# Input and output
+Out = Annotated[Path, Option(metavar="DIR", help="Run folder to write.", rich_help_panel=OUTPUT)]
+Tensorboard = Annotated[
+    bool, Option("--tensorboard", help="Also log to DIR/tensorboard.", rich_help_panel=OUTPUT)
+]
+Input = Annotated[
+    Path | None, Option(metavar="FILE", help="Input text; default standard input.", rich_help_panel=DATA)
+]
+Output = Annotated[
+    Path | None, Option(metavar="FILE", help="Output file; default standard output.", rich_help_panel=OUTPUT)
+]
+Format = Annotated[
+    Literal["text", "json"],
+    Option(help="json: one JSON object per line, with all details.", rich_help_panel=OUTPUT),
+]
+Alternatives = Annotated[
+    int,
+    Option(
+        metavar="N", min=0, max=99, help="Number of alternative translations to show.", rich_help_panel=OUTPUT
+    ),
+]

@@ -1,22 +1,67 @@
-"""Options that the commands for plain text share."""
+"""Options that the commands for language models, masked language models and text classifiers share."""
 
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
-Text = Annotated[list[Path] | None, Option(metavar="FILE", help="Plain text, a text a line; may be gzip.")]
-Valid = Annotated[list[Path] | None, Option(metavar="FILE", help="The same, not trained on.")]
+from transduce.cli.options import DATA, MODEL
+
+Text = Annotated[
+    list[Path] | None,
+    Option(
+        metavar="FILE",
+        help="Plain text, one text per line, plain or gzip. Repeat for several files.",
+        rich_help_panel=DATA,
+    ),
+]
+Valid = Annotated[list[Path] | None, Option(metavar="FILE", help="Validation file.", rich_help_panel=DATA)]
 Labelled = Annotated[
     list[Path] | None,
-    Option("--pairs", metavar="FILE", help="Lines of text, tab, class; or text, tab, text, tab, class."),
+    Option(
+        "--pairs",
+        metavar="FILE",
+        help="Training file with tab-separated lines: text, class; or text, second text, class.",
+        rich_help_panel=DATA,
+    ),
 ]
-Out = Annotated[Path, Option(metavar="DIR", help="The run folder.")]
-GptPreset = Annotated[str | None, Option("--preset", metavar="NAME", help="gpt-small or gpt.")]
-BertPreset = Annotated[str | None, Option("--preset", metavar="NAME", help="bert-small or bert.")]
-Start = Annotated[Path | None, Option("--from", metavar="MODEL", help="A model folder to go on from.")]
-Context = Annotated[int | None, Option("--max-length", min=8, help="Tokens that are read at a time.")]
-HoldOut = Annotated[float, Option(min=0.0001, max=0.5, help="Share to validate on, without --valid.")]
-Packed = Annotated[bool, Option("--packed/--lines", help="All lines as one text, or each by itself.")]
-Tensorboard = Annotated[bool, Option("--tensorboard", help="Write DIR/tensorboard too.")]
-Resume = Annotated[bool, Option("--resume", help="Go on with the run in DIR, if there is one.")]
+Packed = Annotated[
+    bool,
+    Option(
+        "--packed/--lines",
+        help="Join all lines into one long text, or treat each line as a text of its own.",
+        rich_help_panel=DATA,
+    ),
+]
+HoldOut = Annotated[
+    float,
+    Option(
+        metavar="X",
+        min=0.0001,
+        max=0.5,
+        help="Fraction of the text to hold out for validation if --valid is not given.",
+        rich_help_panel=DATA,
+    ),
+]
+GptPreset = Annotated[
+    str | None,
+    Option("--preset", metavar="NAME", help="Model size: gpt-small or gpt.", rich_help_panel=MODEL),
+]
+BertPreset = Annotated[
+    str | None,
+    Option("--preset", metavar="NAME", help="Model size: bert-small or bert.", rich_help_panel=MODEL),
+]
+FromModel = Annotated[
+    Path | None,
+    Option("--from", metavar="MODEL", help="Model folder to continue training from.", rich_help_panel=MODEL),
+]
+Context = Annotated[
+    int | None,
+    Option(
+        "--max-length",
+        metavar="N",
+        min=8,
+        help="Context size: longest sequence in tokens.",
+        rich_help_panel=MODEL,
+    ),
+]

@@ -1,8 +1,6 @@
 """``transduce train``."""
 
 import sys
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -11,17 +9,17 @@ from transduce.cli import options as o
 
 def train(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The run folder.")],
+    out: o.Out,
     source: o.Source = None,
     target: o.Target = None,
     pairs: o.Pairs = None,
-    valid_source: o.Files = None,
-    valid_target: o.Files = None,
-    valid_pairs: o.Files = None,
+    valid_source: o.ValidSource = None,
+    valid_target: o.ValidTarget = None,
+    valid_pairs: o.ValidPairs = None,
     config: o.Config = None,
     preset: o.Preset = None,
     family: o.Family = None,
-    start: o.Start = None,
+    start: o.FromModel = None,
     steps: o.Steps = None,
     epochs: o.Epochs = None,
     minutes: o.Minutes = None,
@@ -31,10 +29,8 @@ def train(
     hold_out: o.HoldOut = 0.02,
     max_length: o.MaxLength = 512,
     strict: o.Strict = False,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write DIR/tensorboard too.")] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in DIR, if there is one.")
-    ] = False,
+    tensorboard: o.Tensorboard = False,
+    resume: o.Resume = False,
 ) -> None:
     """Train a model on pairs of texts.
 

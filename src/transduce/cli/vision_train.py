@@ -19,7 +19,7 @@ Images = Annotated[
 
 def train(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The run folder.")],
+    out: o.Out,
     images: Images = None,
     valid: Annotated[Path | None, typer.Option(metavar="PATH", help="The same, not trained on.")] = None,
     config: o.Config = None,
@@ -34,10 +34,8 @@ def train(
         float | None, typer.Option(min=0.001, help="Instead of steps: times through the images.")
     ] = None,
     minutes: o.Minutes = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write DIR/tensorboard too.")] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in DIR, if there is one.")
-    ] = False,
+    tensorboard: o.Tensorboard = False,
+    resume: o.Resume = False,
 ) -> None:
     """Train a Vision Transformer to tell classes of images apart.
 
