@@ -42,7 +42,8 @@ from transduce.models.transformer import Transformer
 from transduce.nn.masks import causal_mask
 from transduce.nn.positional import sinusoids
 from transduce.training.checkpoint import Progress
-from transduce.training.objectives.translation import Indices, SequenceToSequence
+from transduce.training.objectives.objective import Indices
+from transduce.training.objectives.translation import TranslationObjective
 from transduce.training.schedule import make_schedule
 from transduce.training.trainer import Trainer
 from transduce.training.validation import Validation
@@ -76,7 +77,7 @@ class Loop(ABC):
 class Nobody:
     """Hears nothing of what the trainer says."""
 
-    def say(self, message: str) -> None: ...
+    def on_message(self, message: str) -> None: ...
     def on_step(self, progress: Progress, metrics: dict[str, float]) -> None: ...
     def on_log(self, progress: Progress, metrics: dict[str, float]) -> None: ...
     def on_validation(self, progress: Progress, validation: Validation) -> None: ...
@@ -100,7 +101,7 @@ class Transduce(Loop):
         self.transformer = build(config, vocabulary, seed=1)
         folder = Path(tempfile.mkdtemp())  # for the metrics of every fiftieth step
         training = TRAINING.model_copy(update={"precision": "bfloat16" if bf16 else "float32"})
-        data = SequenceToSequence(pairs, training)
+        data = TranslationObjective(pairs, training)
         tokenizer = tokenizers.train([], [], kind="byte")  # which the trainer only saves
         run = RunConfig(model=config, training=training)
         self.trainer = Recorder(folder, run, self.transformer, tokenizer, data, data, Nobody())

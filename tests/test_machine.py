@@ -15,7 +15,7 @@ from transduce.data.tokenizer import train
 from transduce.engine.precision import in_precision
 from transduce.errors import ConfigError
 from transduce.models.build import build
-from transduce.training.precision import computing_in
+from transduce.training.precision import autocast
 
 
 def test_a_file_is_replaced_by_its_new_content(tmp_path):
@@ -120,7 +120,7 @@ def test_where_it_was_too_late_bfloat16_is_refused(asked_anew, monkeypatch):
     with pytest.raises(ConfigError, match="set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and start again"):
         in_precision(small_model(), "bfloat16")
     with pytest.raises(ConfigError, match="announces and does not have"):
-        computing_in("bfloat16", torch.device("cpu"))
+        autocast("bfloat16", torch.device("cpu"))
 
 
 # Nothing here has asked before the first product, as the tests' own process has.

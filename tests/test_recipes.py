@@ -14,7 +14,7 @@ from transduce.runs import autotune as decide
 from transduce.runs.probe import probe
 from transduce.runs.train import Options
 from transduce.runs.translation_run import Run
-from transduce.training.distributed import Team
+from transduce.training.distributed import WorkerGroup
 from transduce.training.trainer import Trainer
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -56,7 +56,7 @@ def test_wmt14_can_be_planned_from_a_few_batches(name, tmp_path, monkeypatch):
     chosen = Options(source=tmp_path / "a", target=tmp_path / "b", tokenizer="char", config=small)
     run = Run(tmp_path / "run", Console(quiet=True))
     run.prepare(chosen.inputs(), chosen.choices())
-    found = probe(*run.open(), Team(), seconds=0.0)
+    found = probe(*run.open(), WorkerGroup(), seconds=0.0)
     assert computed == [1, 1, 1]
     batches_a_step = found.seconds_a_step * found.tokens_a_second / 62
     assert 3 < batches_a_step < 6  # however few of them were computed

@@ -15,8 +15,8 @@ from transduce.runs import autotune as deciding
 from transduce.runs.autotune import decide, steps_in
 from transduce.runs.defaults import UserChoices, choose
 from transduce.runs.probe import Probe
-from transduce.training.distributed import Team
-from transduce.training.objectives.translation import SequenceToSequence
+from transduce.training.distributed import WorkerGroup
+from transduce.training.objectives.translation import TranslationObjective
 
 
 def cost(steps, validate_every, measured):
@@ -48,7 +48,7 @@ def decided(choices, team):
         choices,
         lambda config: build(config.model, Vocabulary(source=20, target=20), seed=0),
         None,
-        lambda config: (SequenceToSequence(pairs, config.training),) * 2,
+        lambda config: (TranslationObjective(pairs, config.training),) * 2,
         team,
         Console(file=said, width=200),
     )
@@ -61,13 +61,13 @@ def test_a_model_in_shards_is_never_tried_whole(monkeypatch):
 
     monkeypatch.setattr(deciding, "measure_precision", tried)
     monkeypatch.setattr(deciding, "probe", tried)
-    precision, said = decided(UserChoices(), Team(size=2))
+    precision, said = decided(UserChoices(), WorkerGroup(size=2))
     assert precision == "float32"
     assert said == "precision: float32 (chosen without a trial: the model is sharded)\n"
     with pytest.raises(ConfigError, match="give --steps or --epochs"):
-        decided(UserChoices(minutes=1), Team(size=2))
+        decided(UserChoices(minutes=1), WorkerGroup(size=2))
     with pytest.raises(AssertionError, match="a trial of the whole model"):
-        decided(UserChoices(), Team())  # in one process nothing is sharded
+        decided(UserChoices(), WorkerGroup())  # in one process nothing is sharded
 
 
 def test_a_model_that_nobody_shards_is_moved_to_the_device(tmp_path):
@@ -77,6 +77,6 @@ def test_a_model_that_nobody_shards_is_moved_to_the_device(tmp_path):
     model = build(config.model, Vocabulary(source=20, target=20), seed=0)
     moved = []
     model.to = lambda device: moved.append(device) or model
-    data = SequenceToSequence(EvenPairs(10, 5, 5), config.training)
-    Trainer(tmp_path, config, model, None, data, data, None, Team(device=torch.device("cpu")))
+    data = TranslationObjective(EvenPairs(10, 5, 5), config.training)
+    Trainer(tmp_path, config, model, None, data, data, None, WorkerGroup(device=torch.device("cpu")))
     assert moved == [torch.device("cpu")]

@@ -6,8 +6,8 @@ from builders import EvenPairs
 from transduce.config import GPTConfig, RunConfig, TrainingConfig
 from transduce.runs import text_defaults
 from transduce.runs.defaults import UserChoices, choose
-from transduce.training.objectives.text import _OneText
-from transduce.training.objectives.translation import SequenceToSequence
+from transduce.training.objectives.single_text import SingleTextObjective
+from transduce.training.objectives.translation import TranslationObjective
 
 BUDGETS = [
     {},
@@ -24,7 +24,7 @@ def test_the_usual_length_is_thirty_times_through_the_text(given, lengths):
     pairs = EvenPairs(60_000, *lengths)
     choices = UserChoices(RunConfig(training=TrainingConfig(**given)))
     training = choose(choices, pairs, joint=True).training
-    epochs = training.steps / len(SequenceToSequence(pairs, training).steps(0))
+    epochs = training.steps / len(TranslationObjective(pairs, training).steps(0))
     assert 2_000 <= training.steps < 100_000
     assert epochs == pytest.approx(30, rel=0.15) or training.steps == 2_000
 
@@ -34,5 +34,5 @@ def test_the_usual_length_is_twenty_times_through_plain_text(given):
     texts = EvenPairs(40_000, 60, 60).source
     choices = UserChoices(RunConfig(training=TrainingConfig(**given)))
     training = text_defaults.choose(choices, GPTConfig(), int(texts.lengths.sum())).training
-    epochs = training.steps / len(_OneText(texts, training).steps(0))
+    epochs = training.steps / len(SingleTextObjective(texts, training).steps(0))
     assert epochs == pytest.approx(20, rel=0.15)

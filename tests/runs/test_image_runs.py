@@ -15,9 +15,9 @@ from transduce.runs.image_run import ImageInputs, ImageRun, complete, suitable, 
 from transduce.runs.reporting.progress import ProgressDisplay
 from transduce.runs.train_images import parse_size, train_images
 from transduce.runs.translation_run import Run
-from transduce.training.distributed import Team
-from transduce.training.objectives.image_classes import ImageClassification
-from transduce.training.objectives.translation import WithLoss
+from transduce.training.distributed import WorkerGroup
+from transduce.training.objectives.image_classes import ImageClassesObjective
+from transduce.training.objectives.objective import LossModule
 from transduce.training.trainer import Trainer
 from transduce.training.validation import validate
 
@@ -52,7 +52,7 @@ def run(out, archive, quiet=True, **options):
 
 
 def test_every_image_once_an_epoch_in_parts_that_fit():
-    data = ImageClassification(stripes(50), TrainingConfig(batch_images=16, max_tokens=20), tokens=4)
+    data = ImageClassesObjective(stripes(50), TrainingConfig(batch_images=16, max_tokens=20), tokens=4)
     steps = data.steps(epoch=3)
     assert [sum(map(len, step)) for step in steps] == [16, 16, 16, 2]
     assert all(len(batch) <= 5 for step in steps for batch in step)
@@ -67,7 +67,7 @@ def test_every_image_once_an_epoch_in_parts_that_fit():
 def test_the_loss_is_torchs_with_label_smoothing():
     images = stripes()
     model = build(complete(SMALL, images), seed=0).eval()
-    data = ImageClassification(images, TrainingConfig(label_smoothing=0.2), tokens=4)
+    data = ImageClassesObjective(images, TrainingConfig(label_smoothing=0.2), tokens=4)
     indices = np.array([3, 1, 7])
     found = data.loss(model, indices, epoch=0)
     logits = model(torch.tensor(images.pixels[indices])).detach()
@@ -85,8 +85,8 @@ def test_the_loss_is_torchs_with_label_smoothing():
 def test_augmentation_is_for_training_only():
     images = stripes()
     model = build(complete(SMALL.model_copy(update={"dropout": 0.0}), images), seed=0)
-    data = ImageClassification(images, TrainingConfig(crop=2, flip=True), tokens=4)
-    plain = ImageClassification(images, TrainingConfig(), tokens=4)
+    data = ImageClassesObjective(images, TrainingConfig(crop=2, flip=True), tokens=4)
+    plain = ImageClassesObjective(images, TrainingConfig(), tokens=4)
     indices = np.arange(20)
     for training in (True, False):
         model.train(training)
@@ -142,10 +142,10 @@ def test_epochs_and_minutes(tmp_path, archive):
 def test_a_validation_notices_a_model_that_does_not_look():
     images = stripes()
     model = build(complete(SMALL, images), seed=0)
-    data = ImageClassification(images, TrainingConfig(), tokens=4)
+    data = ImageClassesObjective(images, TrainingConfig(), tokens=4)
     with torch.no_grad():
         model.embedding.weight.zero_()
-    assert validate(WithLoss(model), data, Team()).ignores_its_source
+    assert validate(LossModule(model), data, WorkerGroup()).ignores_its_source
 
 
 def test_what_suits_the_images():

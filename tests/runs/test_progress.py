@@ -101,8 +101,8 @@ class Recorder:
     def __init__(self):
         self.calls = []
 
-    def say(self, message):
-        self.calls.append(("say", message))
+    def on_message(self, message):
+        self.calls.append(("on_message", message))
 
     def on_step(self, progress, metrics):
         self.calls.append(("on_step", progress, metrics))
@@ -118,10 +118,10 @@ def test_a_group_calls_each_callback_in_turn():
     first, second = Recorder(), Recorder()
     group = CallbackGroup(first, second)
     validation = Validation(1.0, 0.5, 2.0)
-    group.say("hello")
+    group.on_message("hello")
     group.on_step(Progress(step=1), METRICS)
     group.on_log(Progress(step=1), METRICS)
     group.on_validation(Progress(step=1), validation)
     assert first.calls == second.calls
-    assert [call[0] for call in first.calls] == ["say", "on_step", "on_log", "on_validation"]
+    assert [call[0] for call in first.calls] == ["on_message", "on_step", "on_log", "on_validation"]
     assert first.calls[-1] == ("on_validation", Progress(step=1), validation)

@@ -25,7 +25,7 @@ TOKENIZER = train(["abc"], ["def"], kind="char")
 METRICS = [
     {"step": 50, "epoch": 0, "loss": 4.0, "norm": 3.0, "learning_rate": 0.001},
     {"step": 100, "epoch": 1, "loss": 2.0, "norm": 1.0, "learning_rate": 0.002},
-    {"step": 100, "epoch": 1, "valid_loss": 1.5, "valid_accuracy": 0.625, "blind_loss": 7.0},
+    {"step": 100, "epoch": 1, "valid_loss": 1.5, "valid_accuracy": 0.625, "shuffled_source_loss": 7.0},
     {"step": 200, "epoch": 2, "loss": 1.0, "norm": 0.5, "learning_rate": 0.001},
     {"step": 200, "epoch": 2, "valid_loss": 1.75, "valid_accuracy": 0.75, "something_new": "words"},
 ]
@@ -188,7 +188,7 @@ def test_a_final_model_of_a_run_that_goes_on(tmp_path, progress):
 
 
 def test_a_run_that_is_not_finished(tmp_path):
-    progress = Progress(step=100, epoch=1, tokens=400, seconds=59.0, bad_steps=3)
+    progress = Progress(step=100, epoch=1, tokens=400, seconds=59.0, skipped_steps=3)
     run = make_run(tmp_path / "run", progress, models=["best"], steps=1000)
     text = card(run)
     assert "**not finished** when this was written, at step 200 of 1,000" in text

@@ -14,7 +14,7 @@ from transduce.runs.folder import RunFolder
 from transduce.runs.lock import alone_in
 from transduce.runs.train_text import train_text
 from transduce.runs.translation_run import Run
-from transduce.training.distributed import Team
+from transduce.training.distributed import WorkerGroup
 from transduce.training.trainer import Trainer
 
 QUICK = TrainingConfig(steps=2, warmup=1, max_tokens=200, validate_every=2, precision="float32", minutes=5)
@@ -89,7 +89,7 @@ def test_a_run_goes_on_with_the_command_that_began_it(tmp_path, words, files):
 def test_a_stopped_run_says_how_to_go_on_with_as_many_processes(tmp_path, monkeypatch, processes, begins):
     monkeypatch.setattr(RunFolder, "train", lambda *_, **__: False)
     said = io.StringIO()
-    run = Run(tmp_path / "a run", Console(file=said, width=500), Team(size=processes))
+    run = Run(tmp_path / "a run", Console(file=said, width=500), WorkerGroup(size=processes))
     assert not run.carry_out(lambda: None, resume=False, steps=None, tensorboard=False)
     assert said.getvalue() == f"stopped; to go on: {begins} --resume --out '{tmp_path / 'a run'}'\n"
 

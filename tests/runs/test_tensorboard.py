@@ -35,7 +35,7 @@ def board(tmp_path):
 
 def test_figures_arrive_before_it_is_closed(tmp_path, board):
     """A killed process closes nothing."""
-    board.say("words")
+    board.on_message("words")
     board.on_log(Progress(step=50), step(2.0))
     board.on_log(Progress(step=100), step(1.0))
     board.on_log(Progress(step=100), {"valid_loss": 1.5, "valid_accuracy": 0.5})

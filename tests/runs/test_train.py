@@ -17,7 +17,7 @@ from transduce.runs import defaults
 from transduce.runs.lock import alone_in
 from transduce.runs.train import Options, plan
 from transduce.runs.translation_run import Run
-from transduce.training.objectives.translation import WithLoss
+from transduce.training.objectives.objective import LossModule
 
 QUICK = TrainingConfig(
     steps=6, warmup=2, learning_rate=0.01, max_tokens=200, validate_every=3, precision="float32"
@@ -79,14 +79,14 @@ def test_epochs_become_steps(files, tmp_path):
 
 def test_minutes_become_steps_that_fit(files, tmp_path, monkeypatch):
     """On a machine where a forward pass takes 0.05 seconds, and nothing else takes any time."""
-    now, real = [0.0], WithLoss.forward
+    now, real = [0.0], LossModule.forward
 
     def forward(*arguments, **options):
         now[0] += 0.05
         return real(*arguments, **options)
 
     clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=lambda: now[0])
-    monkeypatch.setattr(WithLoss, "forward", forward)
+    monkeypatch.setattr(LossModule, "forward", forward)
     monkeypatch.setattr("transduce.runs.probe.time", clock)
     monkeypatch.setattr("transduce.training.trainer.time", clock)
     said = train(tmp_path / "run", config=CONFIG, minutes=0.1, **files)

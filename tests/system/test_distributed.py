@@ -90,7 +90,11 @@ def test_two_processes_are_one(text, tmp_path, model, extra):
     assert [log["step"] for log in logs[1]] == [6, 12]
     for one, two in zip(*logs, strict=True):
         assert one["valid_loss"] == pytest.approx(two["valid_loss"], rel=1e-4)
-        assert one["blind_loss"] - one["valid_loss"] > 0 < two["blind_loss"] - two["valid_loss"]
+        assert (
+            one["shuffled_source_loss"] - one["valid_loss"]
+            > 0
+            < two["shuffled_source_loss"] - two["valid_loss"]
+        )
     # Not weight by weight: a key's bias changes nothing, so that its gradient is rounding and no more.
     source, target = torch.randint(4, 200, (2, 8, 6), generator=torch.Generator().manual_seed(0))
     for name in ("best", "final"):

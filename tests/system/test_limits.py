@@ -75,9 +75,9 @@ mount -t tmpfs -o size=8m tmpfs {disk}
 echo "code $?"
 {python} -c "
 from pathlib import Path
-from transduce.training.checkpoint import is_whole, list_checkpoints
+from transduce.training.checkpoint import is_intact, list_checkpoints
 found = list_checkpoints(Path('{disk}/run/checkpoints'))
-print(len(found), 'checkpoints, all whole:', all(map(is_whole, found)))"
+print(len(found), 'checkpoints, all whole:', all(map(is_intact, found)))"
 rm -r {disk}/run/checkpoints/step-0000000*
 last=$(ls {disk}/run/checkpoints | tail -1 | sed 's/step-0*//')
 {transduce} train --resume --steps $((last + 2)) --out {disk}/run

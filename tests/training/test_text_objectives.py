@@ -9,7 +9,9 @@ from transduce.data.masking import IGNORED
 from transduce.data.prepared import Pairs, PairWriter, Sequences, SequenceWriter
 from transduce.data.rows import Rows
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair, wordpiece_of
-from transduce.training.objectives.text import LanguageModel, MaskedTokens, TextClasses
+from transduce.training.objectives.language_model import LanguageModelObjective
+from transduce.training.objectives.masked_language_model import MaskedLanguageModelObjective
+from transduce.training.objectives.text_classes import TextClassesObjective
 
 TRAINING = TrainingConfig(max_tokens=60, label_smoothing=0.0)
 
@@ -34,7 +36,7 @@ def tokenizer():
 
 def test_language_model_is_plain_cross_entropy(tmp_path):
     rows = texts(first=[1], last=[2])
-    objective, model = LanguageModel(sequences(tmp_path, rows), TRAINING), small_gpt()
+    objective, model = LanguageModelObjective(sequences(tmp_path, rows), TRAINING), small_gpt()
     indices = np.array([3, 0, 7])
     found = objective.loss(model, indices, epoch=0)
     wanted = sum(
@@ -46,19 +48,21 @@ def test_language_model_is_plain_cross_entropy(tmp_path):
     assert found.tokens == sum(len(rows[i]) - 1 for i in indices)
     assert found.smoothed.item() == pytest.approx(wanted.item(), rel=1e-5)
     assert found.negative_log_likelihood == pytest.approx(wanted.item(), rel=1e-5)
-    assert objective.blind_loss(model, indices) is None
+    assert objective.shuffled_source_loss(model, indices) is None
 
 
 def test_what_begins_a_line_is_not_predicted(tmp_path):
     packed = sequences(tmp_path, [[1, 5, 2, 1, 6, 2]])
-    assert LanguageModel(packed, TRAINING).loss(small_gpt(), np.array([0]), 0).tokens == 4
+    assert LanguageModelObjective(packed, TRAINING).loss(small_gpt(), np.array([0]), 0).tokens == 4
     one = Vocabulary(source=20, target=20, pad=1, bos=1, eos=1)
     single = sequences(tmp_path / "one", [[1, 5, 1, 6, 1]])
-    assert LanguageModel(single, TRAINING).loss(small_gpt(vocabulary=one), np.array([0]), 0).tokens == 4
+    assert (
+        LanguageModelObjective(single, TRAINING).loss(small_gpt(vocabulary=one), np.array([0]), 0).tokens == 4
+    )
 
 
 def test_every_text_is_in_every_epoch_once(tmp_path):
-    objective = LanguageModel(sequences(tmp_path, texts()), TRAINING)
+    objective = LanguageModelObjective(sequences(tmp_path, texts()), TRAINING)
     for epoch in range(3):
         steps = objective.steps(epoch)
         assert sorted(np.concatenate([batch for step in steps for batch in step])) == list(range(30))
@@ -68,7 +72,7 @@ def test_every_text_is_in_every_epoch_once(tmp_path):
 
 
 def test_masked_tokens_is_plain_cross_entropy(tmp_path):
-    objective = MaskedTokens(sequences(tmp_path, texts()), TRAINING, tokenizer())
+    objective = MaskedLanguageModelObjective(sequences(tmp_path, texts()), TRAINING, tokenizer())
     model = small_bert()
     indices = np.array([4, 9])
     tokens, labels = objective.read(model, indices, epoch=3)
@@ -86,7 +90,7 @@ def test_masked_tokens_is_plain_cross_entropy(tmp_path):
 
 def test_masks_alone_are_special(tmp_path):
     stored = sequences(tmp_path, [[*range(20)] * 10] * 10)  # as many special tokens as there can be
-    objective = MaskedTokens(stored, TRAINING, tokenizer())
+    objective = MaskedLanguageModelObjective(stored, TRAINING, tokenizer())
     exchanged = 0
     for epoch in range(20):
         tokens, labels = objective.read(small_bert(), np.arange(10), epoch)
@@ -103,7 +107,7 @@ def test_masks_depend_on_seed_epoch_and_text_alone(tmp_path):
 
     def read(indices, epoch, seed=1):
         training = TRAINING.model_copy(update={"seed": seed})
-        objective = MaskedTokens(stored, training, tokenizer())
+        objective = MaskedLanguageModelObjective(stored, training, tokenizer())
         return objective.read(small_bert(), np.array(indices), epoch)[1]
 
     long = int(np.argmax(stored.lengths))
@@ -118,7 +122,7 @@ def test_classes_are_plain_cross_entropy(tmp_path):
     with PairWriter(tmp_path, 20, 3) as writer:
         writer.write(rows, [[n % 3] for n in range(30)])
     model = small_bert(pooler=True, masked_head=False, classes=["a", "b", "c"])
-    found = TextClasses(Pairs.open(tmp_path), TRAINING).loss(model, np.array([2, 5, 7]), 0)
+    found = TextClassesObjective(Pairs.open(tmp_path), TRAINING).loss(model, np.array([2, 5, 7]), 0)
     wanted = sum(
         functional.cross_entropy(
             model.classify(model.encode(torch.tensor([[1, *rows[i], 2]]))), torch.tensor([i % 3])
@@ -133,7 +137,7 @@ def test_the_second_text_is_the_second_segment(tmp_path):
     with PairWriter(tmp_path, 20, 3) as writer:
         writer.write([[5, 6, 2, 7], [8, 9]], [[0], [1]])
     model = small_bert(pooler=True, masked_head=False, classes=["a", "b", "c"])
-    found = TextClasses(Pairs.open(tmp_path), TRAINING).loss(model, np.array([0, 1]), 0)
+    found = TextClassesObjective(Pairs.open(tmp_path), TRAINING).loss(model, np.array([0, 1]), 0)
     tokens = torch.tensor([[1, 5, 6, 2, 7, 2], [1, 8, 9, 2, 0, 0]])
     segments = torch.tensor([[0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 0]])
     logits = model.classify(model.encode(tokens, segments))

@@ -15,8 +15,8 @@ from transduce.errors import CheckpointError, ConfigError, TrainingError
 from transduce.models.build import build
 from transduce.training import checkpoint
 from transduce.training.loss import Loss
-from transduce.training.memory import ending_in_one_line
-from transduce.training.objectives.translation import TEXT, SequenceToSequence, batch_loss
+from transduce.training.memory import explain_out_of_memory
+from transduce.training.objectives.translation import TEXT, TranslationObjective, batch_loss
 from transduce.training.trainer import Trainer
 
 TOKENIZER = train(["abc"], ["def"], kind="char")
@@ -26,7 +26,7 @@ class Silent:
     def __init__(self):
         self.said = []
 
-    def say(self, message):
+    def on_message(self, message):
         self.said.append(message)
 
     def on_step(self, progress, metrics):
@@ -63,7 +63,7 @@ def trainer(tmp_path, pairs, objective=None, model=None, **training):
     }
     config = RunConfig(model=model or small_config(), training=TrainingConfig(**settings))
     model = build(config.model, Vocabulary(source=TOKENS, target=TOKENS), seed=0)
-    data = SequenceToSequence(pairs, config.training)
+    data = TranslationObjective(pairs, config.training)
     folder = tmp_path / "run"
     folder.mkdir(parents=True, exist_ok=True)
     return Trainer(folder, config, model, TOKENIZER, objective or data, data, Silent())
@@ -173,7 +173,7 @@ def test_the_gradient_is_clipped(tmp_path, pairs):
 class Failing:
     """An objective whose loss is not a number at some steps."""
 
-    words, longest = TEXT, None
+    words, longest_source = TEXT, None
 
     def __init__(self, real, bad):
         self.real, self.bad, self.calls = real, bad, 0
@@ -181,7 +181,7 @@ class Failing:
     def steps(self, epoch):
         return self.real.steps(epoch)
 
-    def pieces(self, model, indices, epoch):
+    def microbatches(self, model, indices, epoch):
         return [indices]
 
     def loss(self, model, indices, epoch):
@@ -189,7 +189,7 @@ class Failing:
         loss = self.real.loss(model, indices, epoch)
         return Loss(loss.smoothed * math.nan, math.nan, 0, loss.tokens) if self.calls in self.bad else loss
 
-    def blind_loss(self, model, indices):
+    def shuffled_source_loss(self, model, indices):
         return None
 
 
@@ -197,8 +197,8 @@ def test_a_step_without_a_number_is_skipped_and_counted(tmp_path, pairs):
     run = trainer(tmp_path, pairs)
     run.train_data = Failing(run.train_data, {3})
     run.run()
-    assert run.progress.bad_steps == 1
-    (said,) = (line for line in run.watcher.said if "was skipped" in str(line))
+    assert run.progress.skipped_steps == 1
+    (said,) = (line for line in run.callback.said if "was skipped" in str(line))
     assert said.startswith("step 3 was skipped: its loss or gradient is not a number (loss nan). Most likely")
     assert "the learning rate, 8.2e-03 here, is too high" in said
     assert all(parameter.isfinite().all() for parameter in artifact.load(run.folder / "final").parameters())
@@ -217,7 +217,7 @@ def test_ten_in_a_row_stop_the_run_with_the_last_checkpoint_intact(tmp_path, pai
 class OneSided:
     """A language model of the targets: another objective, without sources."""
 
-    words, longest = TEXT, None
+    words, longest_source = TEXT, None
 
     def __init__(self, real):
         self.real = real
@@ -225,15 +225,15 @@ class OneSided:
     def steps(self, epoch):
         return self.real.steps(epoch)
 
-    def pieces(self, model, indices, epoch):
+    def microbatches(self, model, indices, epoch):
         return [indices]
 
     def loss(self, model, indices, epoch):
-        batch = self.real._read(model, indices, epoch)
+        batch = self.real.read(model, indices, epoch)
         nothing = torch.full_like(batch.source[:, :1], model.vocabulary.eos)
         return batch_loss(model, Batch(nothing, batch.target, batch.labels), 0.0)
 
-    def blind_loss(self, model, indices):
+    def shuffled_source_loss(self, model, indices):
         return None
 
 
@@ -245,8 +245,8 @@ def test_another_objective_and_no_tokenizer(tmp_path, pairs):
     run.run()
     lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["valid_loss"] < lines[0]["valid_loss"]
-    assert lines[-1]["blind_loss"] is None
-    assert not any("ignores its source" in str(line) for line in run.watcher.said)
+    assert lines[-1]["shuffled_source_loss"] is None
+    assert not any("ignores its source" in str(line) for line in run.callback.said)
     assert sorted(path.name for path in (run.folder / "final").iterdir()) == [
         "config.json",
         "model.safetensors",
@@ -309,21 +309,21 @@ def test_a_model_that_ignores_its_source_is_found_out(tmp_path, pairs):
             layer.memory_attention.output.weight.zero_()
             layer.memory_attention.output.weight.requires_grad_(False)
     run.run()
-    assert ["ignores its source" in str(line) for line in run.watcher.said] == [False, False, True]
+    assert ["ignores its source" in str(line) for line in run.callback.said] == [False, False, True]
 
 
 def test_a_model_that_reads_its_source_is_not_accused(tmp_path, pairs):
     run = trainer(tmp_path, pairs, steps=200, validate_every=200, warmup=5)
     run.run()
-    (validation,) = (line for line in run.watcher.said if not isinstance(line, str))
-    assert validation.blind_loss > validation.loss + 0.5
-    assert not any("ignores its source" in str(line) for line in run.watcher.said)
+    (validation,) = (line for line in run.callback.said if not isinstance(line, str))
+    assert validation.shuffled_source_loss > validation.loss + 0.5
+    assert not any("ignores its source" in str(line) for line in run.callback.said)
 
 
 def test_a_batch_in_pieces_has_the_gradient_of_the_whole(tmp_path, pairs):
     whole, parted = (trainer(tmp_path, pairs) for _ in range(2))
     parted.train_data = Cramped(parted.train_data, room=100)
-    parted.train_data.pieces = lambda model, indices, epoch: np.array_split(indices, 2)
+    parted.train_data.microbatches = lambda model, indices, epoch: np.array_split(indices, 2)
     batches = max(whole.train_data.steps(epoch=0), key=lambda step: len(step[0]))
     assert whole.compute_gradients(batches) == pytest.approx(parted.compute_gradients(batches))
     assert len(parted.train_data.sizes) == 2
@@ -334,7 +334,7 @@ def test_a_batch_in_pieces_has_the_gradient_of_the_whole(tmp_path, pairs):
 class Cramped:
     """An objective on a machine with room for a few pairs at a time: memory ends in the backward pass."""
 
-    words, longest = TEXT, None
+    words, longest_source = TEXT, None
 
     def __init__(self, real, room):
         self.real, self.room, self.sizes = real, room, []
@@ -342,7 +342,7 @@ class Cramped:
     def steps(self, epoch):
         return self.real.steps(epoch)
 
-    def pieces(self, model, indices, epoch):
+    def microbatches(self, model, indices, epoch):
         return [indices]
 
     def loss(self, model, indices, epoch):
@@ -353,8 +353,8 @@ class Cramped:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
         return loss
 
-    def blind_loss(self, model, indices):
-        return self.real.blind_loss(model, indices)
+    def shuffled_source_loss(self, model, indices):
+        return self.real.shuffled_source_loss(model, indices)
 
 
 def test_out_of_memory_is_survived_with_the_same_gradients(tmp_path, pairs):
@@ -366,8 +366,8 @@ def test_out_of_memory_is_survived_with_the_same_gradients(tmp_path, pairs):
     for one, other in zip(whole.model.parameters(), cramped.model.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, atol=1e-4, rtol=1e-4)
     assert cramped.progress.parts > 2
-    assert "batches are computed in" in cramped.watcher.said[-1]
-    assert cramped.watcher.said[-1].endswith("with the same gradients but for dropout")
+    assert "batches are computed in" in cramped.callback.said[-1]
+    assert cramped.callback.said[-1].endswith("with the same gradients but for dropout")
     before = len(cramped.train_data.sizes)
     cramped.compute_gradients(batches)
     assert max(cramped.train_data.sizes[before:]) <= 9  # what was learned is remembered
@@ -380,7 +380,9 @@ def test_a_validation_is_made_in_parts_too(tmp_path, pairs):
     assert cramped.progress.parts == 8
     assert found.loss == pytest.approx(expected.loss)
     assert found.accuracy == expected.accuracy
-    assert found.blind_loss == pytest.approx(expected.blind_loss, abs=0.1)  # other sources
+    assert found.shuffled_source_loss == pytest.approx(
+        expected.shuffled_source_loss, abs=0.1
+    )  # other sources
     before = len(cramped.valid_data.sizes)
     cramped._validate()
     assert max(cramped.valid_data.sizes[before:]) <= 9  # at once, as in training
@@ -399,7 +401,7 @@ def test_a_validation_is_made_in_parts_too(tmp_path, pairs):
     ],
 )
 def test_memory_that_ends_where_nothing_can_be_split_is_one_line(error, said):
-    with pytest.raises(TrainingError if said else RuntimeError, match=said), ending_in_one_line():
+    with pytest.raises(TrainingError if said else RuntimeError, match=said), explain_out_of_memory():
         raise error
 
 
@@ -474,7 +476,7 @@ def test_time_is_up(tmp_path, pairs):
     run.run()
     assert run.progress.finished
     assert 0 < run.progress.step < 10**6
-    assert any("0.005 minutes are over" in str(line) for line in run.watcher.said)
+    assert any("0.005 minutes are over" in str(line) for line in run.callback.said)
     assert artifact.load(run.folder / "final")
 
 
@@ -482,14 +484,14 @@ def test_a_loss_that_grows_is_told(tmp_path, pairs):
     run = trainer(tmp_path, pairs, steps=2)
     run.progress.best_loss = 0.1
     run.run()
-    assert any("training diverges" in str(line) for line in run.watcher.said)
+    assert any("training diverges" in str(line) for line in run.callback.said)
 
 
 def test_validations_that_are_no_number_leave_no_best_model(tmp_path, pairs):
     run = trainer(tmp_path, pairs, steps=2)
     run.valid_data = Failing(run.valid_data, set(range(100)))
     run.run()
-    (said,) = (line for line in run.watcher.said if "diverges" in str(line))
+    (said,) = (line for line in run.callback.said if "diverges" in str(line))
     assert said.startswith("the validation loss is not a number: training diverges")
     assert said.endswith("there is no best/ yet")
     assert not (run.folder / "best").exists()
@@ -521,7 +523,7 @@ def test_the_final_average_leaves_damaged_checkpoints_out(tmp_path, pairs):
     again = trainer(tmp_path, pairs)
     again.resume()
     again.run()
-    assert "is damaged: the final model is averaged without it" in again.watcher.said[-1]
+    assert "is damaged: the final model is averaged without it" in again.callback.said[-1]
     without = artifact.load(run.folder / "final").output.weight
     assert not torch.equal(whole, without)
     rest = checkpoint.list_checkpoints(run.folder / "checkpoints")[1:]

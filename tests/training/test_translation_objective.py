@@ -8,8 +8,8 @@ from transduce.config import TrainingConfig
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.data.tokenizer import train
 from transduce.models.build import build
-from transduce.training.distributed import Share, Team
-from transduce.training.objectives.translation import SequenceToSequence
+from transduce.training.distributed import Share, WorkerGroup
+from transduce.training.objectives.translation import TranslationObjective
 
 
 @pytest.fixture(scope="module")
@@ -31,22 +31,22 @@ def area(batch):
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.5])
 def test_bpe_dropout_keeps_to_the_budget(made, p):
     pairs, tokenizer, model = made
-    data = SequenceToSequence(pairs, TrainingConfig(max_tokens=200, bpe_dropout=p), tokenizer)
+    data = TranslationObjective(pairs, TrainingConfig(max_tokens=200, bpe_dropout=p), tokenizer)
     planned = [batch for step in data.steps(epoch=3) for batch in step]
-    over = [area(data._read(model, batch, 3)) > 200 for batch in planned]
+    over = [area(data.read(model, batch, 3)) > 200 for batch in planned]
     assert any(over) == (p > 0)
     for batch in planned:
-        pieces = data.pieces(model, batch, 3)
+        pieces = data.microbatches(model, batch, 3)
         assert sorted(index for piece in pieces for index in piece) == sorted(batch)
-        assert all(area(data._read(model, piece, 3)) <= 200 or len(piece) == 1 for piece in pieces)
-        assert len(pieces) == 1 or area(data._read(model, batch, 3)) > 200
+        assert all(area(data.read(model, piece, 3)) <= 200 or len(piece) == 1 for piece in pieces)
+        assert len(pieces) == 1 or area(data.read(model, batch, 3)) > 200
 
 
 def test_pieces_have_the_gradient_of_the_whole(made):
     pairs, tokenizer, model = made
-    data = SequenceToSequence(pairs, TrainingConfig(max_tokens=200, bpe_dropout=0.3), tokenizer)
+    data = TranslationObjective(pairs, TrainingConfig(max_tokens=200, bpe_dropout=0.3), tokenizer)
     (batch,) = data.steps(epoch=0)[0]
-    pieces = data.pieces(model, batch, 0)
+    pieces = data.microbatches(model, batch, 0)
     assert len(pieces) > 1
 
     def gradient(parts):
@@ -60,7 +60,7 @@ def test_pieces_have_the_gradient_of_the_whole(made):
 
 
 def test_every_process_has_as_many_pieces(monkeypatch):
-    monkeypatch.setattr(Team, "gather", lambda self, mine: [mine, mine + 2])
+    monkeypatch.setattr(WorkerGroup, "gather", lambda self, mine: [mine, mine + 2])
     shares = [Share(torch.arange(3).numpy())]
-    assert [share.idle for share in Team(size=2).even(shares)] == [False, True, True]
-    assert Team().even(shares) == shares
+    assert [share.idle for share in WorkerGroup(size=2).even(shares)] == [False, True, True]
+    assert WorkerGroup().even(shares) == shares

@@ -11,7 +11,11 @@ def offer(out: Path) -> bool:
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     from transduce.runs.translation_run import Run
-    from transduce.training.distributed import leads
+    from transduce.training.distributed import is_main_process
 
     run = Run(out)
-    return leads() and run.is_prepared and typer.confirm(f"{run.describe()}. Go on with it?", default=True)
+    return (
+        is_main_process()
+        and run.is_prepared
+        and typer.confirm(f"{run.describe()}. Go on with it?", default=True)
+    )

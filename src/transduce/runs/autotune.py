@@ -13,24 +13,24 @@ from transduce.machine import keep_memory
 from transduce.models.protocol import Model
 from transduce.runs.defaults import UserChoices, steps_of_epochs
 from transduce.runs.probe import Probe, measure_precision, probe
-from transduce.training.distributed import Team
-from transduce.training.memory import ending_in_one_line
-from transduce.training.objectives.translation import Objective
+from transduce.training.distributed import WorkerGroup
+from transduce.training.memory import explain_out_of_memory
+from transduce.training.objectives.objective import Objective
 from transduce.training.optimizer import freeze
-from transduce.training.precision import untried_precision
+from transduce.training.precision import default_precision
 
 SLACK = 0.95  # of the minutes are planned: saving takes time too
 MOST_STEPS = 10_000_000  # that a configuration can hold
 
 
-@ending_in_one_line()
+@explain_out_of_memory()
 def decide(
     choose: Callable[[int | None], RunConfig],
     choices: UserChoices,
     new_model: Callable[[RunConfig], Model],
     tokenizer: TokenizerPair | None,
     objectives: Callable[[RunConfig], tuple[Objective[Any], Objective[Any]]],
-    team: Team,
+    team: WorkerGroup,
     console: Console,
 ) -> RunConfig:
     """The configuration of a run: ``choose`` gives all of it but for what the machine decides.
@@ -40,7 +40,7 @@ def decide(
     keep_memory()
     config = choose(None)
     train, valid = objectives(config)
-    alone = Team(device=team.device)  # the other processes wait
+    alone = WorkerGroup(device=team.device)  # the other processes wait
     sharded = config.training.parallel == "fsdp" and team.size > 1  # then the whole may not fit
     if sharded and choices.minutes:
         raise ConfigError(
@@ -57,7 +57,7 @@ def decide(
     precision = config.training.precision
     if precision == "auto":
         precision, why = (
-            untried_precision(team.device)
+            default_precision(team.device)
             if sharded
             else measure_precision(config, trial(), tokenizer, train, alone)
         )

@@ -16,7 +16,7 @@ from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ConfigError, DataError
 from transduce.runs.defaults import UserChoices
 from transduce.runs.text_run import BertRun, TextInputs
-from transduce.training.objectives.text import TextClasses
+from transduce.training.objectives.text_classes import TextClassesObjective
 
 
 class ClassesRun(BertRun):
@@ -67,9 +67,9 @@ class ClassesRun(BertRun):
         """See `TextRun`."""
         return Pairs.open(self.folder / "text" / part).source
 
-    def objective(self, part: str, config: RunConfig, tokenizer: TokenizerPair) -> TextClasses:
+    def objective(self, part: str, config: RunConfig, tokenizer: TokenizerPair) -> TextClassesObjective:
         """See `TextRun`."""
-        return TextClasses(Pairs.open(self.folder / "text" / part), config.training)
+        return TextClassesObjective(Pairs.open(self.folder / "text" / part), config.training)
 
 
 def labelled(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ from transduce.config import (
 )
 from transduce.data.prepared import Pairs
 from transduce.errors import ConfigError
-from transduce.training.objectives.translation import Objective
+from transduce.training.objectives.objective import Objective
 
 FEW_PAIRS = 300_000  # up to here a small model learns as much as a large one, sooner
 

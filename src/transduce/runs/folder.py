@@ -22,9 +22,9 @@ from transduce.runs.lock import LOCK, alone_in
 from transduce.runs.reporting.progress import CallbackGroup, ProgressDisplay
 from transduce.runs.reporting.tensorboard import TensorBoard
 from transduce.training import checkpoint
-from transduce.training.distributed import Team
-from transduce.training.memory import ending_in_one_line
-from transduce.training.objectives.translation import Objective
+from transduce.training.distributed import WorkerGroup
+from transduce.training.memory import explain_out_of_memory
+from transduce.training.objectives.objective import Objective
 from transduce.training.trainer import Trainer
 
 
@@ -37,7 +37,7 @@ class RunFolder(ABC):
 
     folder: Path
     console: Console = field(default_factory=Console)
-    team: Team = field(default_factory=Team)
+    team: WorkerGroup = field(default_factory=WorkerGroup)
 
     @abstractmethod
     def open(self) -> tuple[RunConfig, Model, TokenizerPair | None, Objective[Any], Objective[Any]]:
@@ -110,11 +110,13 @@ class RunFolder(ABC):
         if going_on:
             self._check_checkpoints()
             self._say(f"going on as {self.folder / 'run.toml'} says; of other options only steps count")
-        elif self.team.leads:
+        elif self.team.is_main:
             prepare()
         finished = self.train(steps=steps if going_on else None, tensorboard=tensorboard)
         if not finished:
-            command = f"{self.team.program} {self.command} --resume --out {shlex.quote(str(self.folder))}"
+            command = (
+                f"{self.team.launch_command} {self.command} --resume --out {shlex.quote(str(self.folder))}"
+            )
             self._say(f"stopped; to go on: {command}")
         elif (best := self.folder / "best").exists():
             self._say(
@@ -126,16 +128,16 @@ class RunFolder(ABC):
 
     def train(self, *, steps: int | None = None, tensorboard: bool = False) -> bool:
         """Train, or go on training, for ``steps`` if given; says whether the run is finished."""
-        with alone_in(self.folder) if self.team.leads else nullcontext():
-            if steps and self.team.leads:
+        with alone_in(self.folder) if self.team.is_main else nullcontext():
+            if steps and self.team.is_main:
                 self.extend(steps)
-            self.team.wait()  # the others read what the first one has written
+            self.team.barrier()  # the others read what the first one has written
             return self._train(tensorboard)
 
     def _say(self, message: str) -> None:
         self.console.print(message, highlight=False, markup=False, soft_wrap=True)
 
-    @ending_in_one_line()
+    @explain_out_of_memory()
     def _train(self, tensorboard: bool) -> bool:
         keep_memory()
         config, model, tokenizer, train, valid = self.open()
@@ -143,18 +145,18 @@ class RunFolder(ABC):
             trainer = Trainer(self.folder, config, model, tokenizer, train, valid, display, self.team)
             trainer.resume()
             if trainer.progress.finished:
-                display.say("the run is finished; --steps asks for more")
+                display.on_message("the run is finished; --steps asks for more")
             with self._tracking(trainer, tensorboard), _stopping_politely(trainer):
                 trainer.run()
         return trainer.progress.finished
 
     @contextmanager
     def _tracking(self, trainer: Trainer, wanted: bool) -> Iterator[None]:
-        if not (wanted and self.team.leads):
+        if not (wanted and self.team.is_main):
             yield
             return
         board = TensorBoard(self.folder, trainer.progress.step, trainer.train_data.words)
-        trainer.watcher = CallbackGroup(trainer.watcher, board)
+        trainer.callback = CallbackGroup(trainer.callback, board)
         try:
             yield
         finally:

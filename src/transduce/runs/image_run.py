@@ -19,7 +19,7 @@ from transduce.runs.autotune import decide
 from transduce.runs.defaults import UserChoices
 from transduce.runs.folder import RunFolder
 from transduce.runs.lock import alone_in
-from transduce.training.objectives.image_classes import ImageClassification
+from transduce.training.objectives.image_classes import ImageClassesObjective
 
 PATCHES = 64  # about as many as a small model on a CPU looks at in good time
 
@@ -67,7 +67,7 @@ class ImageRun(RunFolder):
             highlight=False,
         )
 
-    def open(self) -> tuple[RunConfig, ViT, None, ImageClassification, ImageClassification]:
+    def open(self) -> tuple[RunConfig, ViT, None, ImageClassesObjective, ImageClassesObjective]:
         """Configuration, new model, no tokenizer, training and validation data of a prepared run."""
         config = self.read_config()
         if not isinstance(config.model, ViTConfig):
@@ -77,12 +77,12 @@ class ImageRun(RunFolder):
 
     def _objectives(
         self, model: ViTConfig, training: TrainingConfig
-    ) -> tuple[ImageClassification, ImageClassification]:
+    ) -> tuple[ImageClassesObjective, ImageClassesObjective]:
         rows, columns = model.grid
         train, valid = (Images.open(self.folder / "data" / part) for part in ("train", "valid"))
         return (
-            ImageClassification(train, training, rows * columns),
-            ImageClassification(valid, training, rows * columns),
+            ImageClassesObjective(train, training, rows * columns),
+            ImageClassesObjective(valid, training, rows * columns),
         )
 
 

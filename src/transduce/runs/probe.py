@@ -12,11 +12,11 @@ from transduce.config import RunConfig
 from transduce.data.tokenizer import TokenizerPair
 from transduce.models.protocol import Model
 from transduce.training.checkpoint import Progress
-from transduce.training.distributed import Team
-from transduce.training.objectives.translation import Objective
+from transduce.training.distributed import WorkerGroup
+from transduce.training.objectives.objective import Objective
 from transduce.training.precision import Precision, faster_precision
 from transduce.training.trainer import Trainer
-from transduce.training.validation import BLIND_BATCHES, Validation
+from transduce.training.validation import SHUFFLED_SOURCE_BATCHES, Validation
 
 FEWEST, MOST = 2, 50  # steps, and batches of a validation
 
@@ -24,7 +24,7 @@ FEWEST, MOST = 2, 50  # steps, and batches of a validation
 class _Nobody:
     """Hears nothing of a trial."""
 
-    def say(self, message: str) -> None: ...
+    def on_message(self, message: str) -> None: ...
     def on_step(self, progress: Progress, metrics: dict[str, float]) -> None: ...
     def on_log(self, progress: Progress, metrics: dict[str, float]) -> None: ...
     def on_validation(self, progress: Progress, validation: Validation) -> None: ...
@@ -40,7 +40,7 @@ class Probe:
 
 
 def measure_precision(
-    config: RunConfig, model: Model, tokenizer: TokenizerPair | None, data: Objective[Any], team: Team
+    config: RunConfig, model: Model, tokenizer: TokenizerPair | None, data: Objective[Any], team: WorkerGroup
 ) -> tuple[Precision, str]:
     """Which precision is faster for steps of this run, and how that is known. Changes the model."""
     with tempfile.TemporaryDirectory() as folder:
@@ -56,7 +56,7 @@ def probe(
     tokenizer: TokenizerPair | None,
     train: Objective[Any],
     valid: Objective[Any],
-    team: Team,
+    team: WorkerGroup,
     seconds: float = 10.0,
 ) -> Probe:
     """Take steps for some seconds, and time a part of a validation. Changes the model.
@@ -83,8 +83,8 @@ def probe(
             for batch in batches[:FEWEST]:
                 trial.module(valid, batch, 0)
             a_batch = (time.perf_counter() - begin) / len(batches[:FEWEST])
-            blind = trial.module(valid, batches[0], 0, blind=True)
-        passes = len(batches) + (min(BLIND_BATCHES, len(batches)) if blind else 0)
+            blind = trial.module(valid, batches[0], 0, shuffle_source=True)
+        passes = len(batches) + (min(SHUFFLED_SOURCE_BATCHES, len(batches)) if blind else 0)
     return Probe(
         seconds_a_step=spent / computed * sum(map(len, steps)) / len(steps),
         seconds_a_validation=a_batch * passes,

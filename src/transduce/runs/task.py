@@ -10,15 +10,13 @@ from transduce.data.images import Images
 from transduce.data.plain_text import SIDE
 from transduce.data.prepared import Pairs, Sequences
 from transduce.data.tokenizer import TokenizerPair
-from transduce.training.objectives.image_classes import IMAGES, ImageClassification
-from transduce.training.objectives.text import (
-    CLASSES,
-    PLAIN_TEXT,
-    LanguageModel,
-    MaskedTokens,
-    TextClasses,
-)
-from transduce.training.objectives.translation import TEXT, Objective, SequenceToSequence, Words
+from transduce.training.objectives.image_classes import IMAGES, ImageClassesObjective
+from transduce.training.objectives.language_model import LanguageModelObjective
+from transduce.training.objectives.masked_language_model import MaskedLanguageModelObjective
+from transduce.training.objectives.objective import Objective, Words
+from transduce.training.objectives.single_text import PLAIN_TEXT
+from transduce.training.objectives.text_classes import CLASSES, TextClassesObjective
+from transduce.training.objectives.translation import TEXT, TranslationObjective
 
 Data: TypeAlias = Pairs | Sequences | Images
 
@@ -57,28 +55,28 @@ class Task:
 
 
 def _translation(data: Pairs, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
-    return SequenceToSequence(data, config.training, tokenizer)
+    return TranslationObjective(data, config.training, tokenizer)
 
 
 def _language_model(data: Sequences, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
-    return LanguageModel(data, config.training)
+    return LanguageModelObjective(data, config.training)
 
 
 def _masked_tokens(data: Sequences, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
     if tokenizer is None:
         raise TypeError("masked language models need a tokenizer")
-    return MaskedTokens(data, config.training, tokenizer)
+    return MaskedLanguageModelObjective(data, config.training, tokenizer)
 
 
 def _text_classes(data: Pairs, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
-    return TextClasses(data, config.training)
+    return TextClassesObjective(data, config.training)
 
 
 def _image_classes(data: Images, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
     if config.model.family != "vit":
         raise TypeError(f"images are classified by a vit, not a {config.model.family}")
     rows, columns = config.model.grid
-    return ImageClassification(data, config.training, rows * columns)
+    return ImageClassesObjective(data, config.training, rows * columns)
 
 
 def _open_texts(folder: Path) -> Sequences:

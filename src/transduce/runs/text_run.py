@@ -31,8 +31,9 @@ from transduce.runs.defaults import UserChoices
 from transduce.runs.folder import RunFolder
 from transduce.runs.lock import alone_in
 from transduce.runs.text_defaults import choose, choose_model
-from transduce.training.objectives.text import LanguageModel, MaskedTokens, mask_of
-from transduce.training.objectives.translation import Objective
+from transduce.training.objectives.language_model import LanguageModelObjective
+from transduce.training.objectives.masked_language_model import MaskedLanguageModelObjective, find_mask_id
+from transduce.training.objectives.objective import Objective
 
 
 @dataclass(frozen=True)
@@ -182,9 +183,9 @@ class LanguageModelRun(TextRun):
             begin=Rows.of([[special.bos]]) if once else None,
         )
 
-    def objective(self, part: str, config: RunConfig, tokenizer: TokenizerPair) -> LanguageModel:
+    def objective(self, part: str, config: RunConfig, tokenizer: TokenizerPair) -> LanguageModelObjective:
         """See `TextRun`."""
-        return LanguageModel(self.texts(part), config.training)
+        return LanguageModelObjective(self.texts(part), config.training)
 
 
 class BertRun(TextRun):
@@ -224,7 +225,7 @@ class MaskedTextRun(BertRun):
 
     def write(self, inputs: TextInputs, tokenizer: TokenizerPair, model: GPTConfig | BERTConfig) -> None:
         """See `TextRun`."""
-        mask_of(tokenizer)
+        find_mask_id(tokenizer)
         prepare_text(
             self.folder / "text",
             tokenizer.source.plain.rows,
@@ -235,6 +236,8 @@ class MaskedTextRun(BertRun):
             hold_out=inputs.hold_out,
         )
 
-    def objective(self, part: str, config: RunConfig, tokenizer: TokenizerPair) -> MaskedTokens:
+    def objective(
+        self, part: str, config: RunConfig, tokenizer: TokenizerPair
+    ) -> MaskedLanguageModelObjective:
         """See `TextRun`."""
-        return MaskedTokens(self.texts(part), config.training, tokenizer)
+        return MaskedLanguageModelObjective(self.texts(part), config.training, tokenizer)

@@ -16,7 +16,7 @@ from transduce.errors import ConfigError, DataError
 from transduce.runs.defaults import UserChoices, config_of
 from transduce.runs.plan import Plan, make_plan
 from transduce.runs.translation_run import MAX_LENGTH, Inputs, Run
-from transduce.training.distributed import joined
+from transduce.training.distributed import join_workers
 
 File: TypeAlias = str | PathLike[str]
 Files: TypeAlias = File | Sequence[File] | None
@@ -102,8 +102,8 @@ def train(
     it starts. The trained model is in ``out/final``.
     """
     chosen = Options(**options)
-    with joined() as team:
-        run = Run(Path(out).expanduser(), console or Console(quiet=not team.leads), team)
+    with join_workers() as team:
+        run = Run(Path(out).expanduser(), console or Console(quiet=not team.is_main), team)
         return run.carry_out(
             lambda: run.prepare(chosen.inputs(resuming=resume), chosen.choices()),
             resume=resume,
@@ -115,7 +115,7 @@ def train(
 def plan(console: Console | None = None, **options: Any) -> Plan:
     """What `train` with these options would be like, from a short trial."""
     chosen = Options(**options)
-    with joined() as team, tempfile.TemporaryDirectory() as folder:
+    with join_workers() as team, tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder), console or Console(), team)
         run.prepare(chosen.inputs(), chosen.choices())
         return make_plan(run)

@@ -8,7 +8,7 @@ from transduce.config import RunConfig
 from transduce.errors import ConfigError, DataError
 from transduce.runs.defaults import UserChoices, config_of
 from transduce.runs.image_run import ImageInputs, ImageRun
-from transduce.training.distributed import joined
+from transduce.training.distributed import join_workers
 
 LARGEST = 4096  # pixels on a side
 
@@ -34,8 +34,8 @@ def train_images(
     and ``labels``; ``size``, such as "32" or "32x48" (height x width), is what the images of a folder are
     brought to. With ``resume`` a run that is in ``out`` goes on. The trained model is in ``out/final``.
     """
-    with joined() as team:
-        run = ImageRun(Path(out).expanduser(), console or Console(quiet=not team.leads), team)
+    with join_workers() as team:
+        run = ImageRun(Path(out).expanduser(), console or Console(quiet=not team.is_main), team)
         return run.carry_out(
             lambda: run.prepare(
                 _inputs(images, valid, hold_out, size),

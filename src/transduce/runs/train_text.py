@@ -12,7 +12,7 @@ from transduce.runs.classes_run import ClassesRun
 from transduce.runs.defaults import UserChoices, config_of
 from transduce.runs.text_run import LanguageModelRun, MaskedTextRun, TextInputs, TextRun
 from transduce.runs.train import File, Files, kind_or_file, paths_of
-from transduce.training.distributed import joined
+from transduce.training.distributed import join_workers
 
 What = Literal["lm", "mlm", "classes"]
 _HOLD_OUT: dict[What, float] = {"lm": 0.02, "mlm": 0.02, "classes": 0.1}
@@ -87,8 +87,8 @@ def train_text(
     With ``resume`` a run that is in ``out`` goes on. The trained model is in ``out/final``.
     """
     chosen = TextOptions(**options)
-    with joined() as team:
-        run = RUNS[what](Path(out).expanduser(), console or Console(quiet=not team.leads), team)
+    with join_workers() as team:
+        run = RUNS[what](Path(out).expanduser(), console or Console(quiet=not team.is_main), team)
         return run.carry_out(
             lambda: run.prepare(chosen.inputs(what), chosen.choices()),
             resume=resume,

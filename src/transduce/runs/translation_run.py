@@ -28,7 +28,7 @@ from transduce.runs.autotune import decide
 from transduce.runs.defaults import UserChoices, choose
 from transduce.runs.folder import RunFolder
 from transduce.runs.lock import alone_in
-from transduce.training.objectives.translation import SequenceToSequence
+from transduce.training.objectives.translation import TranslationObjective
 
 MAX_LENGTH = 512  # tokens; longer texts are left out
 
@@ -93,7 +93,7 @@ class Run(RunFolder):
             highlight=False,
         )
 
-    def open(self) -> tuple[RunConfig, Model, TokenizerPair, SequenceToSequence, SequenceToSequence]:
+    def open(self) -> tuple[RunConfig, Model, TokenizerPair, TranslationObjective, TranslationObjective]:
         """Configuration, new model, tokenizer, training and validation data of a prepared run."""
         config = self.read_config()
         tokenizer = TokenizerPair.load(self.folder)
@@ -110,11 +110,11 @@ class Run(RunFolder):
 
     def _objectives(
         self, config: RunConfig, tokenizer: TokenizerPair
-    ) -> tuple[SequenceToSequence, SequenceToSequence]:
+    ) -> tuple[TranslationObjective, TranslationObjective]:
         train, valid = self._pairs()
         return (
-            SequenceToSequence(train, config.training, tokenizer),
-            SequenceToSequence(valid, config.training),
+            TranslationObjective(train, config.training, tokenizer),
+            TranslationObjective(valid, config.training),
         )
 
     def _examine(self, inputs: Inputs) -> None:

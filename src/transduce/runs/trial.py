@@ -18,7 +18,7 @@ from transduce.errors import TrainingError, TransduceError
 from transduce.machine import keep_memory
 from transduce.runs.probe import Probe, probe
 from transduce.runs.translation_run import Run
-from transduce.training.distributed import Team
+from transduce.training.distributed import WorkerGroup
 
 _PROGRAM = "import sys; from transduce.runs.trial import main; main(*sys.argv[1:])"
 
@@ -57,7 +57,7 @@ def main(folder: str, device: str, threads: str) -> None:
     """In the other process: leave what `try_out` returns, or the error, on the last line of the output."""
     torch.set_num_threads(int(threads))
     keep_memory()
-    team = Team(device=torch.device(device))
+    team = WorkerGroup(device=torch.device(device))
     try:
         before = _start_measuring(team.device)
         measured = probe(*Run(Path(folder)).open(), team)

@@ -37,8 +37,8 @@ class Progress:
     validations_without_progress: int = 0
     rate_halvings: int = 0  # of the plateau schedule
     parts: int = 1  # every batch is computed in so many, since memory did not suffice for less
-    bad_steps_in_a_row: int = 0
-    bad_steps: int = 0
+    skipped_in_a_row: int = 0
+    skipped_steps: int = 0
     tokens: int = 0
     seconds: float = 0.0
     metrics_bytes: int = 0
@@ -127,7 +127,7 @@ def newest(folder: Path, complain: Callable[[str], None]) -> Path | None:
     """The newest checkpoint whose hashes are right; ``complain`` hears of those that are not."""
     found = list_checkpoints(folder)
     for path in reversed(found):
-        if is_whole(path):
+        if is_intact(path):
             return path
         if path != found[0]:
             complain(f"{path} is damaged: going on from the checkpoint before it")
@@ -139,7 +139,7 @@ def newest(folder: Path, complain: Callable[[str], None]) -> Path | None:
     return None
 
 
-def is_whole(path: Path) -> bool:
+def is_intact(path: Path) -> bool:
     """All files are there and have the hashes they were saved with."""
     try:
         hashes = json.loads((path / MANIFEST).read_text(encoding="utf-8"))

@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transduce.nn.attention import EncoderDecoderAttention, MultiHeadAttention
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.recurrent import Recurrent
-from transduce.training.objectives.translation import Indices
+from transduce.training.objectives.objective import Indices
 
 # What is sharded by itself, whatever the family: its weights are whole while it computes.
 BLOCKS = (MultiHeadAttention, FeedForward, Recurrent)
@@ -38,7 +38,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Team:
+class WorkerGroup:
     """The processes of a run, as one of them sees them. By default there is only this one."""
 
     rank: int = 0
@@ -46,12 +46,12 @@ class Team:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process writes and speaks."""
         return self.rank == 0
 
     @property
-    def program(self) -> str:
+    def launch_command(self) -> str:
         """What a command begins with that starts as many processes, on each machine."""
         here = os.environ.get("LOCAL_WORLD_SIZE", self.size)
         return "transduce" if self.size == 1 else f"torchrun --nproc-per-node {here} -m transduce"
@@ -93,7 +93,7 @@ class Team:
         distributed.all_gather(everyone, tensor)
         return everyone
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Until all processes are here."""
         if self.size > 1:
             distributed.barrier()
@@ -123,13 +123,13 @@ class Team:
         return nullcontext()
 
 
-def leads() -> bool:
-    """Whether this process is the first of its team, before it has joined it."""
+def is_main_process() -> bool:
+    """Whether this process is the first of its team, before it has join_workers it."""
     return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
-def joined() -> Iterator[Team]:
+def join_workers() -> Iterator[WorkerGroup]:
     """The team that ``torchrun`` started this process in, or this process alone."""
     size, local = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("LOCAL_RANK", "0"))
     on_gpu = torch.cuda.is_available()
@@ -137,12 +137,12 @@ def joined() -> Iterator[Team]:
     if on_gpu:
         torch.cuda.set_device(device)
     if size == 1:
-        yield Team(device=device)
+        yield WorkerGroup(device=device)
         return
     # gloo moves what is on the CPU: figures and random states
     distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
     try:
-        yield Team(distributed.get_rank(), distributed.get_world_size(), device)
+        yield WorkerGroup(distributed.get_rank(), distributed.get_world_size(), device)
     finally:
         distributed.destroy_process_group()
 

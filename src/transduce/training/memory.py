@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from transduce.errors import TrainingError
-from transduce.training.objectives.translation import Indices
+from transduce.training.objectives.objective import Indices
 
 
 def split(batches: list[Indices], parts: int) -> list[Indices]:
@@ -26,7 +26,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 @contextmanager
-def ending_in_one_line() -> Iterator[None]:
+def explain_out_of_memory() -> Iterator[None]:
     """Where nothing can be split, memory that ends is a user's error; other errors stay what they are."""
     try:
         yield

@@ -14,7 +14,7 @@ from transduce.machine import lacks_announced_instructions
 Precision = Literal["float32", "bfloat16"]
 
 
-def computing_in(precision: str, device: torch.device) -> AbstractContextManager[object]:
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
     """A context in which matrix products have this precision."""
     if precision == "bfloat16":
         if device.type == "cpu":
@@ -23,7 +23,7 @@ def computing_in(precision: str, device: torch.device) -> AbstractContextManager
     return nullcontext()
 
 
-def untried_precision(device: torch.device) -> tuple[Precision, str]:
+def default_precision(device: torch.device) -> tuple[Precision, str]:
     """What is likely to be faster, and why no trial was made: for a model that may not fit whole."""
     why = "chosen without a trial: the model is sharded"
     if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
@@ -44,7 +44,7 @@ def faster_precision(step: Callable[[], object], device: torch.device) -> tuple[
         return "float32", f"float32 (matrix products in bfloat16 are {1 / product:.2g} times slower here)"
     seconds = {}
     for precision in ("float32", "bfloat16"):
-        with computing_in(precision, device):
+        with autocast(precision, device):
             seconds[precision] = _median_seconds(step, device)
     ratio = seconds["float32"] / seconds["bfloat16"]
     chosen: Precision = "bfloat16" if ratio > 1 else "float32"

@@ -20,11 +20,11 @@ from transduce.nn.dropout import use_generator
 from transduce.training import checkpoint
 from transduce.training.averaging import MovingAverage, average_checkpoints
 from transduce.training.checkpoint import Progress, Snapshot
-from transduce.training.distributed import Share, Team, assign, assign_all, whole
+from transduce.training.distributed import Share, WorkerGroup, assign, assign_all, whole
 from transduce.training.memory import is_out_of_memory, split
-from transduce.training.objectives.translation import Indices, Objective, WithLoss
+from transduce.training.objectives.objective import Indices, LossModule, Objective
 from transduce.training.optimizer import freeze, make_optimizer, scale_and_clip
-from transduce.training.precision import computing_in
+from transduce.training.precision import autocast
 from transduce.training.schedule import make_schedule
 from transduce.training.validation import Validation, validate
 
@@ -40,7 +40,7 @@ PLATEAU = 2  # validations without progress that halve the learning rate of the 
 class TrainingCallback(Protocol):
     """Who is told how a run goes."""
 
-    def say(self, message: str) -> None:
+    def on_message(self, message: str) -> None:
         """Something worth a line."""
         ...
 
@@ -68,12 +68,12 @@ class Trainer:
         tokenizer: TokenizerPair | None,
         train: Objective[Any],
         valid: Objective[Any],
-        watcher: TrainingCallback,
-        team: Team | None = None,
+        callback: TrainingCallback,
+        team: WorkerGroup | None = None,
     ) -> None:
-        self.folder, self.config, self.tokenizer, self.watcher = folder, config, tokenizer, watcher
+        self.folder, self.config, self.tokenizer, self.callback = folder, config, tokenizer, callback
         self.train_data, self.valid_data = train, valid
-        self.team = team or Team()
+        self.team = team or WorkerGroup()
         training = config.training
         # What is to be sharded may not fit whole; who shards it moves the shards.
         sharded = training.parallel == "fsdp" and self.team.size > 1
@@ -81,7 +81,7 @@ class Trainer:
         self.generator = torch.Generator(self.team.device).manual_seed(training.seed + self.team.rank)
         use_generator(model, self.generator)
         freeze(model, training.freeze)
-        self.module = self.team.wrap(WithLoss(model), training.parallel)
+        self.module = self.team.wrap(LossModule(model), training.parallel)
         self.optimizer = make_optimizer(model)
         self.average = MovingAverage(model, training.ema) if training.ema else None
         self.rate = make_schedule(training, config.model.d_model)
@@ -91,16 +91,18 @@ class Trainer:
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
-        path = checkpoint.newest(self.folder / "checkpoints", self.watcher.say)
+        path = checkpoint.newest(self.folder / "checkpoints", self.callback.on_message)
         if path is not None:
             self._restore(*checkpoint.load(path))
-            if self.team.leads:
+            if self.team.is_main:
                 checkpoint.forget_after(path)
-            self.watcher.say(f"going on from step {self.progress.step:,}")
+            self.callback.on_message(f"going on from step {self.progress.step:,}")
         if self.config.training.steps not in (self.progress.planned_steps, self.progress.step):
             self._unfinish()
         metrics = self.folder / "metrics.jsonl"
-        if metrics.exists() and self.team.leads:  # what was logged after the checkpoint will be logged again
+        if (
+            metrics.exists() and self.team.is_main
+        ):  # what was logged after the checkpoint will be logged again
             with metrics.open("r+b") as file:
                 file.truncate(min(metrics.stat().st_size, self.progress.metrics_bytes))
 
@@ -136,7 +138,7 @@ class Trainer:
         self.progress.seconds += now - self._clock
         self._clock = now
         snapshot = self._snapshot()
-        if self.team.leads:
+        if self.team.is_main:
             metrics = self.folder / "metrics.jsonl"
             if metrics.exists():
                 artifact.sync(metrics)
@@ -144,7 +146,7 @@ class Trainer:
             folder, training = self.folder / "checkpoints", self.config.training
             checkpoint.save(folder, snapshot, self.progress)
             checkpoint.forget(folder, keep=training.keep, every=training.validate_every)
-        self.team.wait()
+        self.team.barrier()
 
     def step(self, batches: list[Indices]) -> bool:
         """One update from the summed gradients of some batches, per real token.
@@ -163,17 +165,19 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = self._rate_now()
             self.optimizer.step()
-            progress.bad_steps_in_a_row = 0
+            progress.skipped_in_a_row = 0
         else:
             self._skip(loss)
         if self.average:
             self.average.update(self.model, progress.step)
         progress.tokens += int(tokens)
         metrics = {"loss": loss, "nll": nll, "norm": norm, "learning_rate": self._rate_now()}
-        self.watcher.on_step(progress, metrics)
+        self.callback.on_step(progress, metrics)
         if late and not progress.time_is_up:
             progress.time_is_up = True
-            self.watcher.say(f"{training.minutes:g} minutes are over: stopping at step {progress.step:,}")
+            self.callback.on_message(
+                f"{training.minutes:g} minutes are over: stopping at step {progress.step:,}"
+            )
         if progress.step % LOG_EVERY == 0 or self._ends_here():
             self._log(metrics)
         return bool(stops)
@@ -214,7 +218,7 @@ class Trainer:
         if self.team.device.type == "cuda":
             torch.cuda.empty_cache()
         self.progress.parts *= 2
-        self.watcher.say(
+        self.callback.on_message(
             f"memory did not suffice for {largest} {example}s at once: from step "
             f"{self.progress.step:,} on, batches are computed in {self.progress.parts} parts, "
             "with the same gradients but for dropout"
@@ -226,7 +230,7 @@ class Trainer:
         pieces = self.team.even([piece for share in shares for piece in self._pieces(share)])
         for number, share in enumerate(pieces, start=1):
             with self.team.adding_up(self.module, last=number == len(pieces)):
-                with computing_in(self.config.training.precision, self.team.device):
+                with autocast(self.config.training.precision, self.team.device):
                     part = self.module(self.train_data, share.indices, self.progress.epoch)
                 (part.smoothed * 0 if share.idle else part.smoothed).backward()
             if not share.idle:
@@ -235,7 +239,7 @@ class Trainer:
         return loss, nll, tokens
 
     def _pieces(self, share: Share) -> list[Share]:
-        pieces = self.train_data.pieces(self.model, share.indices, self.progress.epoch)
+        pieces = self.train_data.microbatches(self.model, share.indices, self.progress.epoch)
         return [Share(piece, share.idle) for piece in pieces]
 
     def _rate_now(self) -> float:
@@ -243,13 +247,13 @@ class Trainer:
 
     def _skip(self, loss: float) -> None:
         progress = self.progress
-        progress.bad_steps += 1
-        progress.bad_steps_in_a_row += 1
-        self.watcher.say(
+        progress.skipped_steps += 1
+        progress.skipped_in_a_row += 1
+        self.callback.on_message(
             f"step {progress.step:,} was skipped: its loss or gradient is not a number (loss {loss:.3g}). "
             f"Most likely the learning rate, {self._rate_now():.1e} here, is too high or warm-up too short"
         )
-        if progress.bad_steps_in_a_row >= BAD_STEPS_IN_A_ROW:
+        if progress.skipped_in_a_row >= BAD_STEPS_IN_A_ROW:
             raise TrainingError(
                 f"{BAD_STEPS_IN_A_ROW} steps in a row had no finite loss, up to step {progress.step:,}",
                 "lower the learning rate or raise warmup, then go on with --resume from the last checkpoint",
@@ -275,31 +279,31 @@ class Trainer:
                 progress.validations_without_progress += 1
         without = progress.validations_without_progress
         if training.patience and without >= training.patience:
-            self.watcher.say(f"no progress in {training.patience} validations: stopping")
+            self.callback.on_message(f"no progress in {training.patience} validations: stopping")
             finished = True
         if training.schedule == "plateau" and without and without % PLATEAU == 0:
             progress.rate_halvings += 1
-            self.watcher.say(f"no progress in {PLATEAU} validations: halving the learning rate")
+            self.callback.on_message(f"no progress in {PLATEAU} validations: halving the learning rate")
         progress.finished, progress.planned_steps = finished, training.steps
         self._log(
             {
                 "valid_loss": validation.loss,
                 "valid_accuracy": validation.accuracy,
-                "blind_loss": validation.blind_loss,
+                "shuffled_source_loss": validation.shuffled_source_loss,
             }
         )
-        self.watcher.on_validation(progress, validation)
+        self.callback.on_validation(progress, validation)
         # It may be no number at all.
         if not math.isfinite(validation.loss) or validation.loss > progress.best_loss + EXPLODED:
             known = math.isfinite(progress.best_loss)
             grown = f"the loss has grown from {progress.best_loss:.2f} to {validation.loss:.2f}"
-            self.watcher.say(
+            self.callback.on_message(
                 f"{grown if known else 'the validation loss is not a number'}: training diverges. A lower "
                 "learning rate, longer warm-up or pre-norm may help; "
                 f"{'best/ is as it was' if known else 'there is no best/ yet'}"
             )
         if validation.ignores_its_source and (finished or progress.step > max(EARLY, 2 * training.warmup)):
-            self.watcher.say(
+            self.callback.on_message(
                 f"{self.train_data.words.ignored} If so, more steps, a lower learning rate, longer warm-up "
                 "or pre-norm may help"
             )
@@ -323,18 +327,18 @@ class Trainer:
         """The moving average, or the average of the last checkpoints, as a model folder."""
         if self.average is not None:
             self._write_model("final", {name: whole(t) for name, t in self.average.weights.items()})
-        elif self.team.leads:
+        elif self.team.is_main:
             paths = checkpoint.list_checkpoints(self.folder / "checkpoints")[-self.config.training.average :]
-            whole_ones = [path for path in paths if checkpoint.is_whole(path)]
+            whole_ones = [path for path in paths if checkpoint.is_intact(path)]
             for path in set(paths) - set(whole_ones):
-                self.watcher.say(f"{path} is damaged: the final model is averaged without it")
+                self.callback.on_message(f"{path} is damaged: the final model is averaged without it")
             self._write_model("final", average_checkpoints(whole_ones))
-        self.team.wait()
+        self.team.barrier()
 
     def _write_model(self, name: str, weights: dict[str, Tensor]) -> None:
-        if self.team.leads:
+        if self.team.is_main:
             model = artifact.assemble(self.model.config, self.model.vocabulary, weights)
-            artifact.save(model, self.folder / name, self.tokenizer, longest=self.train_data.longest)
+            artifact.save(model, self.folder / name, self.tokenizer, longest=self.train_data.longest_source)
 
     def _snapshot(self) -> Snapshot:
         """Every process must ask: each may hold only a shard."""
@@ -376,13 +380,13 @@ class Trainer:
         if len(snapshot.generators) == self.team.size:
             self.generator.set_state(snapshot.generators[self.team.rank])
         else:
-            self.watcher.say(
+            self.callback.on_message(
                 f"the run had {len(snapshot.generators)} processes and now has {self.team.size}: "
                 "it goes on, but not to the same bits"
             )
 
     def _log(self, metrics: dict[str, float]) -> None:
-        if self.team.leads:
+        if self.team.is_main:
             path = self.folder / "metrics.jsonl"
             finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
             line = {"step": self.progress.step, "epoch": self.progress.epoch, **finite}
@@ -393,4 +397,4 @@ class Trainer:
                 raise TrainingError(
                     f"cannot write {path}: {error.strerror}", "make room, then go on with --resume"
                 ) from error
-        self.watcher.on_log(self.progress, metrics)
+        self.callback.on_log(self.progress, metrics)

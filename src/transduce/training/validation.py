@@ -9,14 +9,14 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from transduce.training.distributed import Team
+from transduce.training.distributed import WorkerGroup
 from transduce.training.loss import Loss
 from transduce.training.memory import split
-from transduce.training.objectives.translation import Objective
+from transduce.training.objectives.objective import Objective
 
 Figures = npt.NDArray[np.float64]  # negative log-likelihood, correct, tokens
 
-BLIND_BATCHES = 10
+SHUFFLED_SOURCE_BATCHES = 10
 IGNORED = 0.02  # nats a token: less than this between right and wrong sources is no difference
 
 
@@ -26,7 +26,7 @@ class Validation:
 
     loss: float  # negative log-likelihood, in nats
     accuracy: float
-    blind_loss: float  # the same for sources that belong to other targets
+    shuffled_source_loss: float  # the same for sources that belong to other targets
 
     @property
     def perplexity(self) -> float:
@@ -36,11 +36,11 @@ class Validation:
     @property
     def ignores_its_source(self) -> bool:
         """Whether it makes no difference to the model which source it reads."""
-        return self.blind_loss - self.loss < IGNORED
+        return self.shuffled_source_loss - self.loss < IGNORED
 
 
 @torch.no_grad()
-def validate(module: nn.Module, data: Objective[Any], team: Team, parts: int = 1) -> Validation:
+def validate(module: nn.Module, data: Objective[Any], team: WorkerGroup, parts: int = 1) -> Validation:
     """Look at all data once, without dropout; at some of it with exchanged sources too.
 
     Every batch is computed in so many ``parts``.
@@ -52,7 +52,9 @@ def validate(module: nn.Module, data: Objective[Any], team: Team, parts: int = 1
         counts = 0 if share.idle else 1
         seen = _figures(module(data, share.indices, 0)) * counts
         everything += seen
-        if number < BLIND_BATCHES * parts and (other := module(data, share.indices, 0, blind=True)):
+        if number < SHUFFLED_SOURCE_BATCHES * parts and (
+            other := module(data, share.indices, 0, shuffle_source=True)
+        ):
             blind += _figures(other) * counts
             same += seen  # compared on the same batches: the difference is what counts
     module.train()
@@ -64,7 +66,7 @@ def _figures(loss: Loss) -> Figures:
     return np.array([loss.negative_log_likelihood, loss.correct, loss.tokens], dtype=np.float64)
 
 
-def _mean(sums: Figures, team: Team) -> tuple[float, float]:
+def _mean(sums: Figures, team: WorkerGroup) -> tuple[float, float]:
     """Negative log-likelihood and accuracy, a token, of all processes."""
     nll, correct, tokens = team.sum(sums.tolist())
     return (nll / tokens, correct / tokens) if tokens else (math.nan, math.nan)

@@ -182,8 +182,8 @@ def _training(record: Record) -> dict[str, str]:
             rows["epochs"] = epochs
         rows[card_words(record.config.model).seen] = f"{progress.tokens:,}"
         rows["time"] = duration(progress.seconds)
-        if progress.bad_steps:
-            rows["steps skipped, not finite"] = f"{progress.bad_steps:,}"
+        if progress.skipped_steps:
+            rows["steps skipped, not finite"] = f"{progress.skipped_steps:,}"
     return rows
 
 

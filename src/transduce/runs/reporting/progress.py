@@ -9,7 +9,8 @@ from rich.console import Console
 from transduce.runs.reporting.throughput import Throughput
 from transduce.terminal import Column, StatusLine, format_duration
 from transduce.training.checkpoint import Progress
-from transduce.training.objectives.translation import TEXT, Words
+from transduce.training.objectives.objective import Words
+from transduce.training.objectives.translation import TEXT
 from transduce.training.trainer import TrainingCallback
 from transduce.training.validation import Validation
 
@@ -36,9 +37,9 @@ class ProgressDisplay:
     ) -> None:
         self._status.__exit__(kind, error, trace)
         if error is None and self._steps_taken:
-            self.say(self._summary())
+            self.on_message(self._summary())
 
-    def say(self, message: str) -> None:
+    def on_message(self, message: str) -> None:
         """Print a message, above the status line if there is one."""
         self._console.print(message, highlight=False, markup=False, soft_wrap=True)
 
@@ -56,13 +57,13 @@ class ProgressDisplay:
             columns = [f"step {progress.step:,}/{self._steps:,}"]
             columns += [column.text for column in self._columns(metrics)]
             columns += [self._status.time_left] if self._status.time_left else []
-            self.say("  ".join(columns))
+            self.on_message("  ".join(columns))
 
     def on_validation(self, progress: Progress, validation: Validation) -> None:
         """Print the result of a validation."""
         perplexity = f"perplexity {validation.perplexity:.2f}, " if self._words.perplexity else ""
         best = " (best so far)" if progress.best_step == progress.step else ""
-        self.say(
+        self.on_message(
             f"step {progress.step:,}: validation NLL {validation.loss:.4f}, {perplexity}"
             f"accuracy {validation.accuracy:.1%}{best}"
         )
@@ -91,10 +92,10 @@ class CallbackGroup:
     def __init__(self, *callbacks: TrainingCallback) -> None:
         self._callbacks = callbacks
 
-    def say(self, message: str) -> None:
+    def on_message(self, message: str) -> None:
         """Pass a message on."""
         for callback in self._callbacks:
-            callback.say(message)
+            callback.on_message(message)
 
     def on_step(self, progress: Progress, metrics: dict[str, float]) -> None:
         """Pass a step on."""

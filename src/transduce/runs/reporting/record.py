@@ -15,8 +15,10 @@ from transduce.errors import TrainingError
 from transduce.training import checkpoint
 from transduce.training.checkpoint import Progress
 from transduce.training.objectives.image_classes import IMAGES
-from transduce.training.objectives.text import CLASSES, PLAIN_TEXT
-from transduce.training.objectives.translation import TEXT, Words
+from transduce.training.objectives.objective import Words
+from transduce.training.objectives.single_text import PLAIN_TEXT
+from transduce.training.objectives.text_classes import CLASSES
+from transduce.training.objectives.translation import TEXT
 
 RUN, METRICS = "run.toml", "metrics.jsonl"
 _COMMANDS = {"gpt": "lm train", "bert": "mlm train", "vit": "vision train"}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from transduce.errors import DependencyError, TrainingError
 from transduce.training.checkpoint import Progress
-from transduce.training.objectives.translation import TEXT, Words
+from transduce.training.objectives.objective import Words
+from transduce.training.objectives.translation import TEXT
 from transduce.training.validation import Validation
 
 
@@ -32,7 +33,7 @@ class TensorBoard:
             ) from error
         self._last: tuple[float, int] | None = None  # time and tokens
 
-    def say(self, message: str) -> None:
+    def on_message(self, message: str) -> None:
         """Words are for the terminal: there is nothing to draw."""
 
     def on_step(self, progress: Progress, metrics: dict[str, float]) -> None:

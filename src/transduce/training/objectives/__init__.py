@@ -1,1 +1,1 @@
-"""What is learned: one module per objective."""
+"""Training objectives, one module each."""

@@ -1,4 +1,4 @@
-"""Learning to say what is on an image."""
+"""Image classification: predict the class of an image."""
 
 import numpy as np
 import torch
@@ -10,48 +10,48 @@ from transduce.data.augmentation import Augmentation
 from transduce.data.images import Images
 from transduce.models.vit import ViT
 from transduce.training.loss import Loss
-from transduce.training.objectives.translation import Indices, Words
+from transduce.training.objectives.objective import Indices, Words
 
 IMAGES = Words(
     "image",
     "image",
     perplexity=False,
-    ignored="the model ignores its images: others would do as well. Are the labels right?",
+    ignored="the model ignores its images: other images give the same classes. Check the labels.",
 )
 
 
-class ImageClassification:
-    """Look at an image, predict its class."""
+class ImageClassesObjective:
+    """Predict the class of an image, augmented in training."""
 
     words = IMAGES
-    longest: int | None = None
+    longest_source: int | None = None
 
     def __init__(self, images: Images, training: TrainingConfig, tokens: int) -> None:
-        """``tokens`` are those of an image: they decide how many are computed at once."""
+        """``tokens``, the number of patches per image, decides how many images are computed at once."""
         self.images, self.training, self.tokens = images, training, tokens
         self._augment = Augmentation(len(images), crop=training.crop, flip=training.flip, seed=training.seed)
 
     def steps(self, epoch: int) -> list[list[Indices]]:
-        """See `Objective`: ``batch_images`` a step, in as many parts as ``max_tokens`` asks for."""
+        """Return steps of ``batch_images`` images each, in batches of at most ``max_tokens`` patches."""
         order = np.random.default_rng((self.training.seed, epoch)).permutation(len(self.images))
         at_once = max(1, self.training.max_tokens // self.tokens)
         size = self.training.batch_images
-        whole = [order[begin : begin + size] for begin in range(0, len(order), size)]
-        return [np.array_split(step, -(-len(step) // at_once)) for step in whole]
+        steps = [order[begin : begin + size] for begin in range(0, len(order), size)]
+        return [np.array_split(step, -(-len(step) // at_once)) for step in steps]
 
-    def pieces(self, model: ViT, indices: Indices, epoch: int) -> list[Indices]:
-        """See `Objective`."""
+    def microbatches(self, model: ViT, indices: Indices, epoch: int) -> list[Indices]:
+        """Return the batch as it is: it is never larger than planned."""
         return [indices]
 
     def loss(self, model: ViT, indices: Indices, epoch: int) -> Loss:
-        """See `Objective`."""
+        """Return the summed loss of these images."""
         pixels = self.images.pixels[indices]
         if model.training:
             pixels = self._augment(pixels, indices, epoch)
         return self._loss(model, torch.from_numpy(pixels), indices)
 
-    def blind_loss(self, model: ViT, indices: Indices) -> Loss | None:
-        """See `Objective`."""
+    def shuffled_source_loss(self, model: ViT, indices: Indices) -> Loss | None:
+        """Return the loss when each label gets the image of another one."""
         if len(self.images) < 2:
             return None
         others = np.roll(indices, 1) if len(indices) > 1 else (indices + 1) % len(self.images)

@@ -1,0 +1,69 @@
+"""The contract between the trainer and what it trains: an objective yields batches and their loss."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from torch import nn
+
+from transduce.models.protocol import Model
+from transduce.training.loss import Loss
+
+Indices = npt.NDArray[np.int64]
+ModelT_contra = TypeVar("ModelT_contra", contravariant=True)
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words that messages about a run use for its data."""
+
+    example: str  # one training example: "pair", "text", "image"
+    unit: str  # what is predicted and counted: "token", "text", "image"
+    perplexity: bool  # whether perplexity is a customary figure for this loss
+    ignored: str  # warning for a model whose predictions do not depend on its input
+
+
+class Objective(Protocol[ModelT_contra]):
+    """Data and loss of one kind of training, for models that have the methods it calls."""
+
+    words: Words
+    longest_source: int | None  # tokens of the longest training source; None where there are no sources
+
+    def steps(self, epoch: int) -> list[list[Indices]]:
+        """Return the batches of each step of an epoch, as indices of examples.
+
+        The result depends on the epoch and the configured seed alone.
+        """
+        ...
+
+    def microbatches(self, model: ModelT_contra, indices: Indices, epoch: int) -> list[Indices]:
+        """Split a training batch that is larger than planned into parts that are computed one by one."""
+        ...
+
+    def loss(self, model: ModelT_contra, indices: Indices, epoch: int) -> Loss:
+        """Return the summed loss of these examples."""
+        ...
+
+    def shuffled_source_loss(self, model: ModelT_contra, indices: Indices) -> Loss | None:
+        """Return the loss when each example gets the source of another one.
+
+        ``None`` if examples have no source that could be exchanged.
+        """
+        ...
+
+
+class LossModule(nn.Module):
+    """A module whose forward pass returns a loss, so that DDP and FSDP can wrap it."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, objective: Objective[Any], indices: Indices, epoch: int, shuffle_source: bool = False
+    ) -> Loss | None:
+        """Return the objective's loss, or its loss with shuffled sources."""
+        if shuffle_source:
+            return objective.shuffled_source_loss(self.model, indices)
+        return objective.loss(self.model, indices, epoch)

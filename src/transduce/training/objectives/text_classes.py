@@ -1,0 +1,43 @@
+"""Text classification: predict the class of a text, or of a pair of texts."""
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from transduce.config import TrainingConfig
+from transduce.data.prepared import Pairs
+from transduce.data.text_pairs import segments_of
+from transduce.models.bert import BERT
+from transduce.training.loss import Loss
+from transduce.training.objectives.objective import Indices, Words
+from transduce.training.objectives.single_text import SingleTextObjective, pad_rows
+
+CLASSES = Words(
+    "text",
+    "text",
+    perplexity=False,
+    ignored="the model ignores its texts: other texts give the same classes. Check the labels.",
+)
+
+
+class TextClassesObjective(SingleTextObjective):
+    """Predict classes. Sources are rows of `encode_lines`, targets are class numbers."""
+
+    words = CLASSES
+
+    def __init__(self, pairs: Pairs, training: TrainingConfig) -> None:
+        super().__init__(pairs.source, training)
+        self.classes = pairs.target
+
+    def loss(self, model: BERT, indices: Indices, epoch: int) -> Loss:
+        """Return the summed loss of these texts."""
+        special = model.vocabulary
+        rows = [np.array([special.bos, *self.texts[index], special.eos]) for index in indices]
+        labels = torch.tensor([int(self.classes[index][0]) for index in indices], device=model.device)
+        tokens = pad_rows(rows, special.pad).to(model.device)
+        logits = model.classify(model.encode(tokens, segments_of(tokens, special))).float()
+        smoothed = F.cross_entropy(
+            logits, labels, reduction="sum", label_smoothing=self.training.label_smoothing
+        )
+        nll = F.cross_entropy(logits.detach(), labels, reduction="sum")
+        return Loss(smoothed, float(nll), int((logits.argmax(dim=1) == labels).sum()), len(labels))
