@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inside import run
-from transduce.runs.reporting.card import write_card
+from transduce.runs.reporting.card import make_card
 from transduce.runs.reporting.record import read_record
 
 CONFIG = """
@@ -67,24 +67,24 @@ def test_generate_and_perplexity(place):
     [
         (
             "lm",
-            ["- gpt\n- text-generation\n", "that goes on with a text. ", "transduce lm generate lm/final"],
+            ["- gpt\n- text-generation\n", "decoder-only", "transduce lm generate lm/final"],
         ),
-        ("mlm", ["- bert\n- fill-mask\n", "that fills gaps in a text. ", "transduce mlm fill mlm/final"]),
+        ("mlm", ["- bert\n- fill-mask\n", "encoder-only", "transduce mlm fill mlm/final"]),
     ],
 )
 def test_report(place, name, words):
     done = run("report", place / name)
     assert done.returncode == 0, done.stderr
     card = (place / name / "final" / "README.md").read_text(encoding="utf-8")
-    for part in [*words, "held-out texts, ", "| texts |", "| epochs | 0 and a part |", "| perplexity |"]:
+    for part in [
+        *words,
+        "held-out texts, ",
+        "| training texts |",
+        "| epochs | less than 1 |",
+        "| perplexity |",
+    ]:
         assert part in card
-    for part in (
-        "turns one text into another",
-        "pairs",
-        "sequence-to-sequence",
-        "both sides",
-        "target tokens",
-    ):
+    for part in ("translat", "pairs", "sequence-to-sequence", "target"):
         assert part not in card
 
 
@@ -115,8 +115,8 @@ def test_finetune_and_classify(place):
     command = ["mlm", "finetune", "--from", place / "mlm" / "final", "--pairs", place / "classes.tsv"]
     trained = run(*command, "--out", place / "classes", "--steps", 3)
     assert trained.returncode == 0, trained.stderr
-    card = write_card(read_record(place / "classes"), "final")
-    for part in ("- text-classification\n", "| epochs | ", "| texts seen | ", "| step | loss | accuracy |"):
+    card = make_card(read_record(place / "classes"), "final")
+    for part in ("- text-classification\n", "| epochs | ", "| texts seen | ", "| step | NLL | accuracy |"):
         assert part in card
     told = run(
         "mlm", "classify", place / "classes" / "final", input="the cat saw 3 mice\nthe mice\nthe\tcat\n"

@@ -101,21 +101,22 @@ def test_report(trained, monkeypatch):
     monkeypatch.setattr(
         figures.Figure, "savefig", lambda self, *a, **b: (drawn.append(self), real(self, *a, **b))
     )
-    assert trained / "final" / "README.md" in write_report(trained)
+    assert trained / "final" / "README.md" in write_report(trained).files
     card = (trained / "final" / "README.md").read_text(encoding="utf-8")
     for part in (
         "- vit\n- image-classification\n",
-        "A Vision Transformer that tells which class an image is of.",
+        "Vision Transformer",
         "transduce vision classify run/final image.png",
-        "| images | 36 |",
+        "| training images | 36 |",
         "| epochs | 20.0 |",
-        "| images, patches | 8×8×3, 4×4 |",
-        "| | step | loss | accuracy |",
-        "Measured on 4 held-out images. The loss",
+        "| image size (pixels) | 8 |",
+        "| patch size (pixels) | 4 |",
+        "| step | NLL | accuracy |",
+        "4 held-out images",
     ):
         assert part in card, part
     labels = [axes.get_ylabel() for axes in drawn[0].axes]
-    assert labels[:2] == ["loss, nats an image", "images predicted right"]
+    assert labels[:2] == ["nats per image", "images predicted correctly"]
     assert "perplexity" not in labels
 
 

@@ -6,14 +6,18 @@ from typing import Annotated
 import typer
 
 
-def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.")]) -> None:
-    """Draw a run's curves as PNG, and write a model card (README.md) into its model folders.
+def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")]) -> None:
+    """Draw a run's training curves and write model cards (README.md).
 
-    Works while the run goes on, too. A README.md written by hand is never changed.
+    The curves are written to RUN/curves.png, a model card into each model folder. This also works while the
+    run is training. A README.md that you wrote or changed yourself is never overwritten.
 
     Example: transduce report runs/en-de
     """
     from transduce.runs.reporting.report import write_report
 
-    for path in write_report(run, say=lambda message: typer.echo(message, err=True)):
+    written = write_report(run)
+    for remark in written.remarks:
+        typer.echo(remark, err=True)
+    for path in written.files:
         typer.echo(path)

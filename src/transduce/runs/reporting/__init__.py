@@ -1,1 +1,1 @@
-"""What a run shows while it goes and leaves behind."""
+"""What a run shows and writes about itself: progress, curves, model cards, experiment tracking."""

@@ -1,16 +1,17 @@
-"""The model card: what a model folder says about itself, as the Hugging Face hub expects it."""
+"""The model card: the README.md of a model folder, in the form the Hugging Face hub expects."""
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import tomli_w
 import torch
 
-from transduce.config import BERTConfig, GPTConfig, ModelConfig, RNNConfig, ViTConfig
 from transduce.data.prepared import Pairs
 from transduce.data.tokenizer import SideTokenizer
 from transduce.models.build import build
-from transduce.runs.reporting.card_words import card_words
-from transduce.runs.reporting.record import Record
+from transduce.runs.reporting.record import RunRecord
+from transduce.terminal import format_duration
 from transduce.training.checkpoint import Progress
 
 MARKER = "<!-- written by transduce report -->"
@@ -25,17 +26,17 @@ tags:
 ---
 
 {marker}
-<!-- This file is written anew each time; take out the line above, and it is left as you wrote it. -->
+<!-- `transduce report` overwrites this file. Delete the line above to keep your changes. -->
 
 # {title}
 
-{what} {which}
+{description} {weights}
 
 {state}
 
-## Use
+## Usage
 
-{use}
+{usage}
 
 ## Model
 
@@ -45,13 +46,13 @@ tags:
 
 {training}
 
-![Curves of loss, accuracy, learning rate and gradient norm](curves.png)
+![NLL, accuracy, learning rate and gradient norm during training](curves.png)
 
 ## Validation
 
 {validation}
 
-{about}
+{measured}
 
 ## Configuration
 
@@ -60,182 +61,185 @@ tags:
 """
 
 
-def write_card(record: Record, name: str) -> str:
-    """The card of the run's model folder ``best`` or ``final``."""
-    words = card_words(record.config.model)
+def make_card(record: RunRecord, name: str) -> str:
+    """Return the card of the run's model folder ``best`` or ``final``."""
+    task, model = record.task, record.config.model
     return _CARD.format(
         marker=MARKER,
         title=f"{record.name} ({name})",
-        family=record.config.model.family,
-        tag=words.tag,
-        what=words.what,
-        use=words.use.format(place=f"{record.name}/{name}"),
-        which=_which(record, name),
-        state=_state(record),
-        model=_table(_model(record)),
-        training=_table(_training(record)),
-        validation=_validations(record),
-        about=_about(record, name),
+        family=model.family,
+        tag=task.card.tag,
+        description=task.describe(model),
+        usage=task.card.usage.format(place=f"{record.name}/{name}"),
+        weights=_describe_weights(record, name),
+        state=_describe_state(record),
+        model=_table(_model_rows(record)),
+        training=_table(_training_rows(record)),
+        validation=_validation_table(record),
+        measured=_describe_validation(record, name),
         config=tomli_w.dumps(record.config.model_dump(exclude_none=True)),
     )
 
 
-def _which(record: Record, name: str) -> str:
-    moving = record.config.training.ema
+def _describe_weights(record: RunRecord, name: str) -> str:
+    moving_average = record.config.training.ema > 0
     if name == "best":
-        at = f" (step {record.best.step:,})" if record.best else ""
-        weights = " Its weights are a moving average." if moving else ""
-        return f"Of the models of its run, it had the lowest validation loss{at}.{weights}"
+        step = f", at step {record.best.step:,}" if record.best else ""
+        average = " The weights are a moving average." if moving_average else ""
+        return f"This model had the lowest validation loss of its run{step}.{average}"
     if not record.finished:
-        return "It is what the run had come to before it was extended."
-    if moving:
-        return "Its weights are the moving average at the run's last step."
-    if (averaged := _averaged(record)) > 1:
-        return f"Its weights are the average of the run's last {averaged} checkpoints."
-    return "It is the model after the run's last step."
+        return "This is the final model of the run before it was extended."
+    if moving_average:
+        return "The weights are the moving average at the last step of the run."
+    if (averaged := _averaged_checkpoints(record)) > 1:
+        return f"The weights are the average of the last {averaged} checkpoints of the run."
+    return "The weights are those of the last step of the run."
 
 
-def _averaged(record: Record) -> int:
-    """How many checkpoints the final model is made of."""
+def _averaged_checkpoints(record: RunRecord) -> int:
+    """Return the number of checkpoints the final model is the average of."""
     average = record.config.training.average
     return min(average, record.checkpoints) if record.checkpoints else average
 
 
-def _was_validated(record: Record, name: str) -> bool:
-    """One of the run's validations was of these very weights."""
-    return name == "best" or (record.finished and (record.config.training.ema > 0 or _averaged(record) == 1))
+def _was_validated(record: RunRecord, name: str) -> bool:
+    """Return whether one of the run's validations used the weights in this folder."""
+    return name == "best" or (
+        record.finished and (record.config.training.ema > 0 or _averaged_checkpoints(record) == 1)
+    )
 
 
-def _state(record: Record) -> str:
+def _describe_state(record: RunRecord) -> str:
     steps = record.config.training.steps
     if not record.finished:
-        return f"The run was **not finished** when this was written, at step {record.step:,} of {steps:,}."
+        return f"The run was **not finished** when this card was written: step {record.step:,} of {steps:,}."
     if record.step < steps:
-        return f"The run is finished: it stopped early, after {record.step:,} of at most {steps:,} steps."
-    return f"The run is finished, after {record.step:,} steps."
+        return f"The run finished early, after {record.step:,} of at most {steps:,} steps."
+    return f"The run finished after {record.step:,} steps."
 
 
-def _model(record: Record) -> dict[str, str]:
+_MODEL_ROWS = {
+    "layers": "layers",
+    "encoder_layers": "encoder layers",
+    "decoder_layers": "decoder layers",
+    "d_model": "`d_model`",
+    "d_ff": "`d_ff`",
+    "heads": "attention heads",
+    "cell": "recurrent cell",
+    "d_hidden": "`d_hidden`",
+    "bidirectional": "bidirectional encoder",
+    "activation": "activation",
+    "norm": "layer normalization",
+    "positions": "positions",
+    "image_size": "image size (pixels)",
+    "patch_size": "patch size (pixels)",
+    "channels": "image channels",
+    "classes": "classes",
+}
+
+
+def _model_rows(record: RunRecord) -> dict[str, str]:
     config, tokenizer = record.config.model, record.tokenizer
-    with torch.device("meta"):  # shapes only
+    with torch.device("meta"):  # allocates no weights
         model = build(config, tokenizer.vocabulary if tokenizer else None)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    kinds: dict[str, SideTokenizer] = {}
-    if tokenizer and isinstance(config, GPTConfig | BERTConfig):
-        kinds = {"tokenizer": tokenizer.source}
-    elif tokenizer and tokenizer.joint:
-        kinds = {"tokenizer, both sides": tokenizer.source}
+    rows = {"parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}"}
+    settings = config.model_dump()
+    for name, label in _MODEL_ROWS.items():
+        if settings.get(name) not in (None, []):
+            rows[label] = _show(settings[name])
+    if "max_length" in settings and settings.get("positions", "learned") == "learned":
+        rows["maximum length (tokens)"] = _show(settings["max_length"])
+    if tokenizer and tokenizer.joint:
+        rows["tokenizer"] = _describe_tokenizer(tokenizer.source)
     elif tokenizer:
-        kinds = {"tokenizer, source": tokenizer.source, "tokenizer, target": tokenizer.target}
-    return {
-        "parameters": f"{parameters:,}",
-        "layers": _layers(config),
-        **_sizes(config),
-        **{name: f"{kind(side)}, {side.size:,} tokens" for name, side in kinds.items()},
-    }
+        rows["source tokenizer"] = _describe_tokenizer(tokenizer.source)
+        rows["target tokenizer"] = _describe_tokenizer(tokenizer.target)
+    return rows
 
 
-def _layers(config: ModelConfig) -> str:
-    if isinstance(config, GPTConfig | BERTConfig | ViTConfig):
-        return str(config.layers)
-    return f"{config.encoder_layers} in the encoder, {config.decoder_layers} in the decoder"
+def _show(setting: Any) -> str:
+    if isinstance(setting, bool):
+        return "yes" if setting else "no"
+    if isinstance(setting, list):
+        return "×".join(map(str, setting)) if isinstance(setting[0], int) else f"{len(setting):,}"
+    return f"{setting:,}" if isinstance(setting, int) else str(setting)
 
 
-def _sizes(config: ModelConfig) -> dict[str, str]:
-    if isinstance(config, RNNConfig):
-        return {
-            "`d_model`, `d_hidden`": f"{config.d_model:,}, {config.d_hidden:,}",
-            "directions of the encoder": "2" if config.bidirectional else "1",
-        }
-    sizes = {"`d_model`, `d_ff`, heads": f"{config.d_model:,}, {config.d_ff:,}, {config.heads}"}
-    if isinstance(config, GPTConfig | BERTConfig):
-        sizes["activation, norm"] = f"{config.activation}, {config.norm}"
-        sizes["tokens at a time"] = f"{config.max_length:,}"
-        return sizes
-    sizes["activation, norm, positions"] = f"{config.activation}, {config.norm}, {config.positions}"
-    if isinstance(config, ViTConfig):
-        height, width = config.size
-        sizes["images, patches"] = (
-            f"{height}×{width}×{config.channels}, {config.patch_size}×{config.patch_size}"
-        )
-        sizes["classes"] = f"{len(config.class_names):,}"
-    return sizes
+def _describe_tokenizer(side: SideTokenizer) -> str:
+    return f"{tokenizer_kind(side)}, {side.size:,} tokens"
 
 
-def kind(side: SideTokenizer) -> str:
-    """What sort of tokenizer this is."""
+def tokenizer_kind(side: SideTokenizer) -> str:
+    """Return the kind of a tokenizer: BPE, Unigram, WordPiece, characters or bytes."""
     model = json.loads(side.backend.to_str())["model"]
     if model["type"] == "BPE" and not model["merges"]:
         return "characters" if model["byte_fallback"] else "bytes"
     return str(model["type"])
 
 
-def _training(record: Record) -> dict[str, str]:
+def _training_rows(record: RunRecord) -> dict[str, str]:
     rows = {}
     if (record.folder / "start").exists():
-        rows["started from"] = "another model's weights"
+        rows["initial weights"] = "those of another model"
     if record.train is not None:
-        rows[f"{record.words.example}s"] = f"{len(record.train):,}"
+        rows[f"training {record.task.words.example}s"] = f"{len(record.train):,}"
     if progress := record.progress:
-        rows["steps" if record.finished else "steps, at the last checkpoint"] = f"{progress.step:,}"
+        rows["steps" if record.finished else "steps at the last checkpoint"] = f"{progress.step:,}"
         if epochs := _epochs(record, progress):
             rows["epochs"] = epochs
-        rows[card_words(record.config.model).seen] = f"{progress.tokens:,}"
-        rows["time"] = duration(progress.seconds)
+        rows[record.task.card.counted] = f"{progress.tokens:,}"
+        rows["time"] = format_duration(progress.seconds)
         if progress.skipped_steps:
-            rows["steps skipped, not finite"] = f"{progress.skipped_steps:,}"
+            rows["skipped steps (loss or gradient not finite)"] = f"{progress.skipped_steps:,}"
     return rows
 
 
-def _epochs(record: Record, progress: Progress) -> str | None:
+def _epochs(record: RunRecord, progress: Progress) -> str | None:
     if record.train is None or not len(record.train):
         return None
-    if record.words.unit == record.words.example:
+    if record.task.words.unit == record.task.words.example:
         return f"{progress.tokens / len(record.train):.1f}"
-    # With BPE-dropout, the tokens of a text differ from epoch to epoch; so do those that are masked.
+    # With BPE-dropout or masking, the number of tokens differs from epoch to epoch.
     if record.config.training.bpe_dropout or not isinstance(record.train, Pairs):
-        return f"{progress.epoch:,} and a part"
+        return f"more than {progress.epoch:,}" if progress.epoch else "less than 1"
     return f"{progress.tokens / int(record.train.target.lengths.sum()):.1f}"
 
 
-def duration(seconds: float) -> str:
-    """In the unit that suits it."""
-    for size, unit in ((3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} seconds"
-
-
-def _validations(record: Record) -> str:
+def _validation_table(record: RunRecord) -> str:
     best = record.best
     if best is None:
-        return "No validation has given a finite loss yet."
+        return "No validation has had a finite loss yet."
     last = record.validations[-1]
-    rows = {"best and last": best} if best.step == last.step else {"best": best, "last": last}
-    known = record.words.perplexity
-    return "\n".join(
+    points = {"best and last": best} if best.step == last.step else {"best": best, "last": last}
+    columns = ["", "step", "NLL", *(["perplexity"] if record.task.words.perplexity else []), "accuracy"]
+    rows = [
         [
-            f"| | step | loss |{' perplexity |' if known else ''} accuracy |",
-            f"|---|---|---|{'---|' if known else ''}---|",
-            *(
-                f"| {name} | {one.step:,} | {one.loss:.4f} |{f' {one.perplexity:.2f} |' if known else ''}"
-                f" {one.accuracy:.1%} |"
-                for name, one in rows.items()
-            ),
+            name,
+            f"{point.step:,}",
+            f"{point.nll:.4f}",
+            *([f"{point.perplexity:.2f}"] if record.task.words.perplexity else []),
+            f"{point.accuracy:.1%}",
         ]
-    )
+        for name, point in points.items()
+    ]
+    return "\n".join(_row(cells) for cells in (columns, ["---"] * len(columns), *rows))
 
 
-def _about(record: Record, name: str) -> str:
+def _describe_validation(record: RunRecord, name: str) -> str:
+    words = record.task.words
     count = f"{len(record.valid):,} " if record.valid is not None else ""
-    said = (
-        f"Measured on {count}held-out {record.words.example}s{card_words(record.config.model).measured} "
-        "The loss is in nats, without label smoothing."
+    text = (
+        f"Measured on {count}held-out {words.example}s{record.task.card.measured} "
+        f"NLL is the negative log-likelihood in nats per {words.unit}, without label smoothing."
     )
     if not _was_validated(record, name):
-        said += " The figures are those of the run on its way: the weights in this folder were not validated."
-    return said
+        text += " These are validations during the run: the weights in this folder were not validated."
+    return text
 
 
 def _table(rows: dict[str, str]) -> str:
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())])
+    return "\n".join(_row(cells) for cells in (["", ""], ["---", "---"], *rows.items()))
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,4 +1,4 @@
-"""What a run wrote down about itself, read back from its folder."""
+"""The record of a run, read back from its folder: configuration, metrics and progress."""
 
 import json
 import math
@@ -6,163 +6,144 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from transduce.config import BERTConfig, GPTConfig, RunConfig, ViTConfig, read_toml
-from transduce.data.images import Images
-from transduce.data.plain_text import SIDE
-from transduce.data.prepared import Pairs, Sequences
+from transduce.config import RunConfig, read_toml
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import TrainingError
+from transduce.runs.task import Data, Task, task_for
 from transduce.training import checkpoint
 from transduce.training.checkpoint import Progress
-from transduce.training.objectives.image_classes import IMAGES
-from transduce.training.objectives.objective import Words
-from transduce.training.objectives.single_text import PLAIN_TEXT
-from transduce.training.objectives.text_classes import CLASSES
-from transduce.training.objectives.translation import TEXT
 
 RUN, METRICS = "run.toml", "metrics.jsonl"
-_COMMANDS = {"gpt": "lm train", "bert": "mlm train", "vit": "vision train"}
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One validation."""
+class ValidationPoint:
+    """The result of the validation at one step."""
 
     step: int
-    loss: float
+    nll: float  # negative log-likelihood in nats per token, text or image
     accuracy: float
 
     @property
     def perplexity(self) -> float:
-        """e to the loss."""
-        return math.exp(min(self.loss, 100))
+        """The exponential of the negative log-likelihood."""
+        return math.exp(min(self.nll, 100))
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """A run, finished or not. What its folder no longer holds is ``None``."""
 
     folder: Path
     config: RunConfig
-    tokenizer: TokenizerPair | None  # of a run on text
+    tokenizer: TokenizerPair | None  # ``None`` for images
     metrics: list[dict[str, Any]]
     progress: Progress | None  # at the newest checkpoint
     checkpoints: int
-    train: Pairs | Sequences | Images | None
-    valid: Pairs | Sequences | Images | None
+    train: Data | None
+    valid: Data | None
 
     @property
     def name(self) -> str:
-        """What the run is called: its folder's name."""
+        """The name of the run: that of its folder."""
         return self.folder.resolve().name
 
     @property
-    def words(self) -> Words:
-        """How the run speaks of its data."""
-        model = self.config.model
-        if isinstance(model, BERTConfig) and model.classes:
-            return CLASSES
-        if isinstance(model, GPTConfig | BERTConfig):
-            return PLAIN_TEXT
-        return IMAGES if isinstance(model, ViTConfig) else TEXT
+    def task(self) -> Task:
+        """The kind of run."""
+        return task_for(self.config.model)
 
     @property
     def step(self) -> int:
-        """The last one heard of."""
+        """The last step in the metrics or checkpoints."""
         last: int = max(line["step"] for line in self.metrics)
         return max(last, self.progress.step) if self.progress else last
 
     @property
     def finished(self) -> bool:
-        """The run came to its end, and was not extended since."""
+        """Whether the run has reached its end and was not extended since."""
         return self.progress is not None and self.progress.finished and self.progress.step == self.step
 
     def series(self, name: str) -> tuple[list[int], list[float]]:
-        """Steps and values of one metric; what is not a finite number is NaN."""
+        """Return the steps and values of one metric, with NaN for values that are not finite."""
         lines = [line for line in self.metrics if isinstance(line.get(name), (int, float))]
         values = [float(line[name]) for line in lines]
         return [line["step"] for line in lines], [v if math.isfinite(v) else math.nan for v in values]
 
     @property
-    def validations(self) -> list[Measured]:
-        """In the order they were made; those with no finite loss are left out."""
+    def validations(self) -> list[ValidationPoint]:
+        """The validations in order, without those whose loss is not finite."""
         accuracies = dict(zip(*self.series("valid_accuracy"), strict=True))
         return [
-            Measured(step, loss, accuracies.get(step, math.nan))
-            for step, loss in zip(*self.series("valid_loss"), strict=True)
-            if not math.isnan(loss)
+            ValidationPoint(step, nll, accuracies.get(step, math.nan))
+            for step, nll in zip(*self.series("valid_loss"), strict=True)
+            if not math.isnan(nll)
         ]
 
     @property
-    def best(self) -> Measured | None:
-        """The validation with the lowest loss."""
-        return min(self.validations, key=lambda measured: measured.loss, default=None)
+    def best(self) -> ValidationPoint | None:
+        """The validation with the lowest negative log-likelihood."""
+        return min(self.validations, key=lambda point: point.nll, default=None)
 
 
-def read_record(folder: str | Path) -> Record:
-    """All that can be read; a `TrainingError` if this is no run folder, or nothing was measured yet."""
+def read_record(folder: str | Path) -> RunRecord:
+    """Read the record of the run in ``folder``; a `TrainingError` if there is no run, or no metrics yet."""
     folder = Path(folder).expanduser()
     if not (folder / RUN).exists():
-        near = [place for place in (folder.parent, folder / "run") if (place / RUN).exists()]
-        remedy = f"did you mean {near[0]}?" if near else "give the folder that was --out of transduce train"
-        raise TrainingError(f"{folder} is not a run folder: it has no {RUN}", remedy)
+        nearby = [other for other in (folder.parent, folder / "run") if (other / RUN).exists()]
+        remedy = (
+            f"did you mean {nearby[0]}?" if nearby else "use the folder given to transduce train as --out"
+        )
+        raise TrainingError(f"{folder} is not a run folder: it contains no {RUN}", remedy)
     config = read_toml(folder / RUN)
+    task = task_for(config.model)
     metrics = read_metrics(folder / METRICS)
     if not metrics:
         raise TrainingError(
-            f"{folder} has no metrics yet",
-            f"train first: transduce {_COMMANDS.get(config.model.family, 'train')} --resume --out {folder}",
+            f"{folder} has no metrics yet", f"train first: transduce {task.command} --resume --out {folder}"
         )
     checkpoints = checkpoint.list_checkpoints(folder / "checkpoints")
-    return Record(
+    return RunRecord(
         folder,
         config,
-        None if isinstance(config.model, ViTConfig) else TokenizerPair.load(folder),
+        TokenizerPair.load(folder) if task.has_tokenizer else None,
         metrics,
         _read_progress(checkpoints),
         len(checkpoints),
-        _open_data(folder, "train", config),
-        _open_data(folder, "valid", config),
+        _open_data(task, folder, "train"),
+        _open_data(task, folder, "valid"),
     )
 
 
-def _open_data(folder: Path, part: str, config: RunConfig) -> Pairs | Sequences | Images | None:
-    """What the run is trained or validated on, if that is still there."""
-    model = config.model
-    place = folder / ("text" if isinstance(model, GPTConfig | BERTConfig) else "data") / part
-    if not place.exists():
-        return None
-    if isinstance(model, ViTConfig):
-        return Images.open(place)
-    if isinstance(model, GPTConfig) or (isinstance(model, BERTConfig) and not model.classes):
-        return Sequences(place, SIDE)
-    return Pairs.open(place)
+def _open_data(task: Task, folder: Path, part: str) -> Data | None:
+    path = task.data_at(folder, part)
+    return task.open_data(path) if path.exists() else None
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Every line of ``metrics.jsonl`` but a torn last one, which a killed run leaves."""
+    """Return the lines of ``metrics.jsonl``, without an incomplete last one, which a killed run leaves."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise TrainingError(f"cannot read {path}: {error.strerror}", "check your rights") from error
-    # The last part is empty, or a line that was never finished.
-    return [_parse(line, f"{path} line {number}") for number, line in enumerate(lines[:-1], 1)]
+        raise TrainingError(f"cannot read {path}: {error.strerror}", "make the file readable") from error
+    # The last element is empty, or an incomplete line.
+    return [_parse_metrics(line, f"{path}, line {number}") for number, line in enumerate(lines[:-1], 1)]
 
 
-def _parse(line: str, where: str) -> dict[str, Any]:
+def _parse_metrics(line: str, where: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        metrics = json.loads(line)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or type(found.get("step")) is not int:
-        raise TrainingError(f"{where} is not a line of metrics", "remove that line")
-    return found
+        metrics = None
+    if not isinstance(metrics, dict) or type(metrics.get("step")) is not int:
+        raise TrainingError(f"{where}: not a JSON object with a step", "delete that line")
+    return metrics
 
 
 def _read_progress(checkpoints: list[Path]) -> Progress | None:
-    """Of the newest checkpoint that tells."""
+    """Return the progress in the newest checkpoint that can be read."""
     known = {field.name for field in fields(Progress)}
     for path in reversed(checkpoints):
         try:

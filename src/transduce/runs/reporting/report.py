@@ -1,13 +1,12 @@
-"""A report on a run: its curves as a picture, and a card for each of its models."""
+"""The report on a run: its curves as a picture, and a model card for each of its models."""
 
-import os
-from collections.abc import Callable
-from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from transduce import artifact
 from transduce.errors import TrainingError
-from transduce.runs.reporting.card import MARKER, write_card
+from transduce.machine import write_atomically
+from transduce.runs.reporting.card import MARKER, make_card
 from transduce.runs.reporting.curves import draw_curves
 from transduce.runs.reporting.record import read_record
 
@@ -15,46 +14,49 @@ CURVES, CARD = "curves.png", "README.md"
 MODELS = ("best", "final")
 
 
-def write_report(folder: str | Path, say: Callable[[str], None] = lambda message: None) -> list[Path]:
-    """Write ``curves.png``, and a card with it into each model folder; gives the paths.
+@dataclass
+class Report:
+    """The files that were written, and remarks about those that were not."""
 
-    A card that somebody wrote by hand is left alone, and ``say`` hears of it.
+    files: list[Path] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write one file of the report."""
+        try:
+            write_atomically(path, content)
+        except OSError as error:
+            raise TrainingError(
+                f"cannot write {path}: {error.strerror}", "make room, or make the folder writable"
+            ) from error
+        self.files.append(path)
+
+
+def write_report(folder: str | Path) -> Report:
+    """Write ``curves.png`` into the run folder, and a model card with it into each model folder.
+
+    A card that was not written by Transduce is left alone.
     """
-    record = read_record(folder)
+    record, report = read_record(folder), Report()
     curves = draw_curves(record)
-    written = [_write(record.folder / CURVES, curves)]
+    report.write(record.folder / CURVES, curves)
     models = [name for name in MODELS if (record.folder / name / artifact.CONFIG).exists()]
     if not models:
-        say("there is no model yet, so no card is written")
+        report.remarks.append("no model card was written: the run has no model yet")
     for name in models:
         card = record.folder / name / CARD
-        if _is_by_hand(card):
-            say(f"{card} was not written by transduce report: it is left as it is")
+        if _is_handwritten(card):
+            report.remarks.append(f"{card} was not written by transduce report and is left unchanged")
             continue
-        written.append(_write(card, write_card(record, name).encode()))
-        written.append(_write(record.folder / name / CURVES, curves))
-    return written
+        report.write(card, make_card(record, name).encode())
+        report.write(record.folder / name / CURVES, curves)
+    return report
 
 
-def _is_by_hand(card: Path) -> bool:
+def _is_handwritten(card: Path) -> bool:
     try:
         return MARKER.encode() not in card.read_bytes()
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise TrainingError(f"cannot read {card}: {error.strerror}", "check your rights there") from error
-
-
-def _write(path: Path, content: bytes) -> Path:
-    """All of it or nothing."""
-    new = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        new.write_bytes(content)
-        new.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            new.unlink(missing_ok=True)
-        raise TrainingError(
-            f"cannot write {path}: {error.strerror}", "check the space and your rights there"
-        ) from error
-    return path
+        raise TrainingError(f"cannot read {card}: {error.strerror}", "make the file readable") from error
