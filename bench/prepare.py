@@ -72,10 +72,11 @@ def memory(field: str) -> float:
 
 def run(stages: tuple[str, ...], folder: Path) -> None:
     """Some of what `Run.prepare` does; prints seconds and memory growth as JSON."""
-    from transduce.data import tokenizer as tokenizers
     from transduce.data.corpus import AlignedFiles, Corpus
     from transduce.data.doctor import Doctor
     from transduce.data.prepare import clean_lines, prepare
+    from transduce.data.tokenizer import TokenizerPair
+    from transduce.data.tokenizer_training import train_tokenizer
 
     corpus = Corpus((AlignedFiles(folder / "train.en", folder / "train.de"),))
     before = memory("VmRSS")
@@ -84,14 +85,14 @@ def run(stages: tuple[str, ...], folder: Path) -> None:
     if "doctor" in stages:
         Doctor().examine(corpus, {})
     if "tokenizer" in stages:
-        tokenizers.train(
+        train_tokenizer(
             (text for chunk in clean_lines(corpus) for text in chunk.sources),
             (text for chunk in clean_lines(corpus) for text in chunk.targets),
             kind="bpe",
             size=8000,
         ).save(folder)
     if "prepare" in stages:
-        prepare(folder / "data", tokenizers.Tokenizer.load(folder), corpus)
+        prepare(folder / "data", TokenizerPair.load(folder), corpus)
     seconds = time.perf_counter() - begin
     print(json.dumps({"seconds": seconds, "growth": memory("VmHWM") - before}))
 

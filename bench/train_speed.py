@@ -30,11 +30,11 @@ from torch.nn import functional as F
 from transformers import MarianConfig, MarianMTModel
 
 from transduce.config import RunConfig, TrainingConfig, TransformerConfig, Vocabulary, preset
-from transduce.data import tokenizer as tokenizers
 from transduce.data.batching import Batch, collate, plan_batches
 from transduce.data.corpus import AlignedFiles, Corpus
 from transduce.data.prepare import clean_lines, prepare
 from transduce.data.prepared import Pairs, PairWriter
+from transduce.data.tokenizer_training import train_tokenizer
 from transduce.interop.torch_nn import export_stacks
 from transduce.machine import keep_memory, lacks_announced_instructions
 from transduce.models.build import build
@@ -102,7 +102,7 @@ class Transduce(Loop):
         folder = Path(tempfile.mkdtemp())  # for the metrics of every fiftieth step
         training = TRAINING.model_copy(update={"precision": "bfloat16" if bf16 else "float32"})
         data = TranslationObjective(pairs, training)
-        tokenizer = tokenizers.train([], [], kind="byte")  # which the trainer only saves
+        tokenizer = train_tokenizer([], [], kind="byte")  # which the trainer only saves
         run = RunConfig(model=config, training=training)
         self.trainer = Recorder(folder, run, self.transformer, tokenizer, data, data, Nobody())
         self.trainer.module.train()
@@ -272,7 +272,7 @@ def write_data(folder: Path, models: list[str]) -> str:
             Corpus((AlignedFiles(MULTI30K / f"{part}.en.gz", MULTI30K / f"{part}.de.gz"),))
             for part in ("train", "val")
         )
-        tokenizer = tokenizers.train(
+        tokenizer = train_tokenizer(
             (text for chunk in clean_lines(train) for text in chunk.sources),
             (text for chunk in clean_lines(train) for text in chunk.targets),
             size=VOCABULARIES["small"].target,

@@ -16,11 +16,11 @@ from safetensors.torch import load_file, save_file
 from builders import random_tokens, small_config, small_model, small_rnn
 from transduce import artifact
 from transduce.config import Vocabulary
-from transduce.data.tokenizer import train
+from transduce.data.tokenizer_training import train_tokenizer
 from transduce.errors import ArtifactError
 from transduce.models.build import build
 
-TOKENIZER = train(["abc"], ["def"], kind="char")
+TOKENIZER = train_tokenizer(["abc"], ["def"], kind="char")
 
 
 @given(
@@ -368,7 +368,7 @@ def test_a_first_save_killed_at_any_moment_can_be_done_again(tmp_path, moment):
 
 def test_the_tokenizer_of_an_older_model_goes(tmp_path):
     artifact.save(_model_of(TOKENIZER), tmp_path / "model", TOKENIZER)
-    separate = train(["abc"], ["de"], kind="char", joint=False)
+    separate = train_tokenizer(["abc"], ["de"], kind="char", joint=False)
     artifact.save(_model_of(separate), tmp_path / "model", separate)
     assert not artifact.load_tokenizer(tmp_path / "model").joint
     artifact.save(_model_of(TOKENIZER), tmp_path / "model", TOKENIZER)

@@ -11,7 +11,7 @@ import torch
 import transduce
 from builders import small_config, small_model
 from transduce import machine
-from transduce.data.tokenizer import train
+from transduce.data.tokenizer_training import train_tokenizer
 from transduce.engine.precision import in_precision
 from transduce.errors import ConfigError
 from transduce.models.build import build
@@ -143,7 +143,7 @@ for precision in ("bfloat16", "int8"):
 @pytest.mark.parametrize("before", ["nothing", "computed"])
 def test_rough_numbers_after_exact_ones_end_no_process(tmp_path, before):
     """On any machine: this one may be of the kind that announces what it lacks."""
-    tokenizer = train(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
+    tokenizer = train_tokenizer(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
     transduce.save(build(small_config(), tokenizer.vocabulary, seed=1), tmp_path / "model", tokenizer)
     environment = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
     done = subprocess.run(

@@ -12,7 +12,7 @@ from transduce.data.batching import _cut, collate, group_steps, padding_share, p
 from transduce.data.corpus import AlignedFiles, Corpus
 from transduce.data.prepare import clean_lines, prepare
 from transduce.data.prepared import Pairs, PairWriter
-from transduce.data.tokenizer import train
+from transduce.data.tokenizer_training import train_tokenizer
 
 lengths_of_pairs = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), max_size=200).map(
     lambda pairs: np.array(pairs, np.int64).reshape(-1, 2).T
@@ -91,7 +91,7 @@ def multi30k(tmp_path_factory):
     if not folder.is_dir():
         pytest.skip("the shared data folder is not beside this checkout")
     corpus = Corpus((AlignedFiles(folder / "train.en.gz", folder / "train.de.gz"),))
-    tokenizer = train(
+    tokenizer = train_tokenizer(
         (text for chunk in clean_lines(corpus) for text in chunk.sources),
         (text for chunk in clean_lines(corpus) for text in chunk.targets),
         kind="bpe",

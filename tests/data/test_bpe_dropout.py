@@ -12,10 +12,10 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
 from transduce.data.bpe_dropout import BpeDropout
-from transduce.data.tokenizer import normalize
+from transduce.data.normalization import normalize_text
 
 words = ["the", "dog", "children's", "Straße", "große", " ", "  ", "</s>", "<unk>", "\u2028", "🍜", "42", "ж"]
-texts = (st.text() | st.lists(st.sampled_from(words), max_size=12).map("".join)).map(normalize)
+texts = (st.text() | st.lists(st.sampled_from(words), max_size=12).map("".join)).map(normalize_text)
 seeds = st.integers(0, 2**32)
 LINES = sentences(50, seed=3)
 

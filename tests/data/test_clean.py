@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transduce.data.chunks import Chunk
 from transduce.data.clean import usable
-from transduce.data.corpus import Chunk
 
 line_bytes = st.one_of(
     st.text(max_size=20).map(str.encode),
@@ -20,7 +20,11 @@ def is_usable(text):
 
 @given(pairs=st.lists(st.tuples(line_bytes, line_bytes), max_size=15), first_line=st.integers(1, 10**9))
 def test_exactly_the_usable_pairs_are_kept_in_order(pairs, first_line):
-    kept = usable(Chunk([s for s, _ in pairs], [t for _, t in pairs], first_line, "s", "t"))
+    kept = usable(
+        Chunk(
+            [s for s, _ in pairs], [t for _, t in pairs], range(first_line, first_line + len(pairs)), "s", "t"
+        )
+    )
     assert list(zip(*kept, strict=True)) == [
         (source.decode(), target.decode(), line)
         for line, (source, target) in enumerate(pairs, first_line)

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from transduce.data.corpus import AlignedFiles, Chunk, Corpus, JsonLines, Tsv
+from transduce.data.chunks import Chunk
+from transduce.data.corpus import AlignedFiles, Corpus
 from transduce.data.doctor import EXAMPLES, LONG, Doctor
 from transduce.data.doctor_report import print_report
+from transduce.data.pair_files import JsonLines, Tsv
 
 CLEAN = list(zip(sentences(60), sentences(60, seed=1), strict=True))
 
@@ -349,7 +351,9 @@ line_bytes = st.one_of(
 
 @given(pairs=st.lists(st.tuples(line_bytes, line_bytes), max_size=15), first_line=st.integers(1, 10**9))
 def test_exactly_the_usable_pairs_come_through_in_order(pairs, first_line):
-    chunk = Chunk([s for s, _ in pairs], [t for _, t in pairs], first_line, "s", "t")
+    chunk = Chunk(
+        [s for s, _ in pairs], [t for _, t in pairs], range(first_line, first_line + len(pairs)), "s", "t"
+    )
     doctor = Doctor()
     kept = doctor.treat(chunk)
     expected = [

@@ -7,10 +7,11 @@ from corpora import corpus, refused, sentences, tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transduce.data.corpus import Corpus, Tsv
+from transduce.data.corpus import Corpus
 from transduce.data.doctor import Doctor
+from transduce.data.normalization import normalize_text
+from transduce.data.pair_files import Tsv
 from transduce.data.prepare import clean_lines, is_held_out, prepare
-from transduce.data.tokenizer import normalize
 
 MANY = list(zip(sentences(3000), sentences(3000, seed=1), strict=True))
 
@@ -146,7 +147,9 @@ def test_progress_adds_up(tmp_path):
 def test_texts_are_normalised(tmp_path):
     odd = [("  cafe\u0301 ", "\tﬁ\u00a0"), ("a  b", "c\u2028d")]
     prepared = prepare(tmp_path / "out", tokenizer(), corpus(tmp_path, odd), corpus(tmp_path, odd, "valid"))
-    assert texts(prepared.train) == [(normalize(source), normalize(target)) for source, target in odd]
+    assert texts(prepared.train) == [
+        (normalize_text(source), normalize_text(target)) for source, target in odd
+    ]
 
 
 def test_nothing_left_to_train_on(tmp_path):

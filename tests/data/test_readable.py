@@ -1,11 +1,12 @@
 import pytest
 
 from transduce.data.readable import has_words, readable
-from transduce.data.tokenizer import load_side, train_side
+from transduce.data.tokenizer import load_side_tokenizer
+from transduce.data.tokenizer_training import train_side_tokenizer
 
 
 def shown(kind, text, size=600):
-    side = train_side(["the quick brown fox naïve", "젊은 남자"] * 2, kind=kind, size=size)
+    side = train_side_tokenizer(["the quick brown fox naïve", "젊은 남자"] * 2, kind=kind, size=size)
     (ids,) = side.encode([text])
     return readable(side, ids)
 
@@ -21,8 +22,8 @@ def test_pieces_of_words():
 def test_characters_and_bytes_have_no_words():
     assert shown("char", "a fox€") == ["a", "␣", "f", "o", "x", "<0xE2>", "<0x82>", "<0xAC>"]
     assert shown("byte", "a é") == ["a", "␣", "⟨C3⟩", "⟨A9⟩"]
-    assert not has_words(train_side(["a"], kind="byte", size=300))
-    assert has_words(train_side(["a"], kind="bpe", size=300))
+    assert not has_words(train_side_tokenizer(["a"], kind="byte", size=300))
+    assert has_words(train_side_tokenizer(["a"], kind="bpe", size=300))
 
 
 def test_parts_of_a_character_are_numbers():
@@ -30,7 +31,7 @@ def test_parts_of_a_character_are_numbers():
 
 
 def test_special_tokens_stay_what_they_are_and_text_that_looks_like_them_does_not():
-    side = train_side(["a b"], kind="bpe", size=300)
+    side = train_side_tokenizer(["a b"], kind="bpe", size=300)
     assert readable(side, [1, 2]) == ["<s>", "</s>"]
     assert readable(side, side.encode(["</s>"])[0])[0] != "</s>"
 
@@ -43,6 +44,6 @@ def test_words_can_be_put_together_again(text):
 
 
 def test_the_vocabulary_of_bert(shared):
-    side = load_side(shared / "data" / "bert-base-uncased" / "vocab.txt")
+    side = load_side_tokenizer(shared / "data" / "bert-base-uncased" / "vocab.txt")
     (ids,) = side.encode(["Transduction works"])
     assert readable(side, ids) == ["trans", "·duction", "works"]

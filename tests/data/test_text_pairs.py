@@ -3,7 +3,8 @@ import torch
 
 from transduce.config import BERTConfig, Vocabulary
 from transduce.data.text_pairs import encode_lines, segments_of
-from transduce.data.tokenizer import SideTokenizer, TokenizerPair, wordpiece_of
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair
+from transduce.data.wordpiece import wordpiece_of
 from transduce.errors import DataError
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]

@@ -9,16 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.data import words
+from transduce.data.normalization import normalize_text
 from transduce.data.rows import Rows
-from transduce.data.tokenizer import normalize
 from transduce.data.words import WordMemory, count_words, repeated, words_of, words_of_all
 
 spaces = [" ", " ", " ", "  ", "\t", "\n", "\u00a0", "\u2028", "\x1c", "\u200d", "\u00ad"]
-texts = st.lists(st.sampled_from(["the", "dog", "a", "ж", *spaces]), max_size=10).map("".join).map(normalize)
-batches = st.lists(texts | st.text().map(normalize), max_size=6)
+texts = (
+    st.lists(st.sampled_from(["the", "dog", "a", "ж", *spaces]), max_size=10).map("".join).map(normalize_text)
+)
+batches = st.lists(texts | st.text().map(normalize_text), max_size=6)
 
 
-@given(text=texts | st.text().map(normalize))
+@given(text=texts | st.text().map(normalize_text))
 def test_words_stand_one_space_apart(text):
     found = words_of(text)
     assert " ".join(found) == text

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from builders import bytes_and_one_special, small_gpt
-from transduce.data.tokenizer import TokenizerPair, train_side
+from transduce.data.tokenizer import TokenizerPair
+from transduce.data.tokenizer_training import train_side_tokenizer
 from transduce.decoding.generator import TextGenerator
 from transduce.decoding.settings import SearchSettings
 from transduce.errors import DataError
@@ -14,7 +15,9 @@ LENGTH = 24
 
 @pytest.fixture(params=["two", "one"])
 def generator(request):
-    side = train_side([], kind="byte", size=0) if request.param == "two" else bytes_and_one_special()
+    side = (
+        train_side_tokenizer([], kind="byte", size=0) if request.param == "two" else bytes_and_one_special()
+    )
     tokenizer = TokenizerPair(side, side)
     model = small_gpt(vocabulary=tokenizer.vocabulary, max_length=LENGTH)
     return TextGenerator(model, tokenizer, SearchSettings(beam=1, sample=True, max_length=5, seed=3))

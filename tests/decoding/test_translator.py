@@ -11,7 +11,7 @@ from rich.table import Table
 
 import transduce
 from builders import small_config, small_rnn_config
-from transduce.data.tokenizer import train
+from transduce.data.tokenizer_training import train_tokenizer
 from transduce.decoding import streams
 from transduce.decoding import translator as module
 from transduce.decoding.beam import beam_search
@@ -24,7 +24,7 @@ from transduce.errors import ArtifactError, ConfigError, DataError, TransduceErr
 from transduce.inspection.interactive import converse, picture
 from transduce.models.build import build
 
-TOKENIZER = train(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
+TOKENIZER = train_tokenizer(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
 LINES = ["the fox", "", "a dog jumps over", "  ", "lazy", "the quick brown fox jumps over the lazy dog"]
 
 
@@ -115,7 +115,7 @@ def test_a_line_that_the_model_cannot_read_is_cut_and_said():
 def test_letters_of_several_bytes_are_too_long_earlier(kind):
     """Where a token is a byte, a line has more tokens than characters."""
     lines = ["Привет, как твои дела?", "猫は寝ている。犬は走る。", "the fox"]
-    tokenizer = train(["the quick brown fox"], ["jumps over the lazy dog"], kind=kind)
+    tokenizer = train_tokenizer(["the quick brown fox"], ["jumps over the lazy dog"], kind=kind)
     config = small_config(positions="learned", max_length=32)
     model = build(config, tokenizer.vocabulary, seed=1).eval()
     one = Translator(model, tokenizer, SearchSettings(beam=1, max_length=4))
@@ -412,12 +412,12 @@ def test_an_ensemble_of_folders(tmp_path):
     assert len(list(both.translate(LINES))) == len(LINES)
     twice = Translator.load(tmp_path / "one", tmp_path / "one", extra_length=5)
     assert [t.text for t in twice.translate(LINES)] == [t.text for t in one.translate(LINES)]
-    another = train(["the quick brown fox"], ["jumps over the lazy dog?"], kind="char")
+    another = train_tokenizer(["the quick brown fox"], ["jumps over the lazy dog?"], kind="char")
     stranger = build(small_config(), another.vocabulary, seed=1)
     transduce.save(stranger, tmp_path / "three", another)
     with pytest.raises(DataError, match="has another tokenizer than"):
         Translator.load(tmp_path / "one", tmp_path / "three")
-    larger = train(["the quick brown fox £"], ["jumps over the lazy dog"], kind="char")
+    larger = train_tokenizer(["the quick brown fox £"], ["jumps over the lazy dog"], kind="char")
     larger.save(tmp_path / "one")
     with pytest.raises(ArtifactError, match=r"one has a tokenizer of \d+ tokens, and a model of \d+"):
         Translator.load(tmp_path / "one")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from builders import shaken, small_config
-from transduce.data.tokenizer import train
+from transduce.data.tokenizer_training import train_tokenizer
 from transduce.decoding import translator as module
 from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.glossary import Glossary
@@ -15,7 +15,7 @@ from transduce.engine import packed_stack as packed
 from transduce.engine.precision import in_precision
 from transduce.models.build import build
 
-TOKENIZER = train(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
+TOKENIZER = train_tokenizer(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
 LINES = ["the fox", "", "a dog jumps over", "lazy", "the quick brown fox jumps over the lazy dog", "x"]
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 import transduce
 from builders import small_config
-from transduce.data.tokenizer import train
+from transduce.data.tokenizer_training import train_tokenizer
 from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation import evaluate as module
@@ -28,7 +28,7 @@ def write(path, *lines):
 
 @pytest.fixture
 def models(tmp_path):
-    tokenizer = train(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
+    tokenizer = train_tokenizer(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
     for seed in (1, 2):
         model = build(small_config(), tokenizer.vocabulary, seed=seed).eval()
         transduce.save(model, tmp_path / f"model-{seed}", tokenizer)

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from builders import bytes_and_one_special, small_gpt
-from transduce.data.tokenizer import TokenizerPair, train_side
+from transduce.data.tokenizer import TokenizerPair
+from transduce.data.tokenizer_training import train_side_tokenizer
 from transduce.evaluation.perplexity import measure
 
 TEXTS = ["  the   cat  ", "héllo wörld " * 5, "x"]
@@ -40,7 +41,7 @@ def by_hand(model, tokenizer, packed):
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("one_special", [False, True])
 def test_it_is_that_of_a_plain_loop(packed, one_special):
-    side = bytes_and_one_special() if one_special else train_side(TEXTS, kind="byte", size=0)
+    side = bytes_and_one_special() if one_special else train_side_tokenizer(TEXTS, kind="byte", size=0)
     tokenizer = TokenizerPair(side, side)
     model = small_gpt(vocabulary=tokenizer.vocabulary, max_length=LENGTH)
     found = measure(model, tokenizer, TEXTS, packed=packed)
@@ -54,7 +55,7 @@ def test_it_is_that_of_a_plain_loop(packed, one_special):
 
 
 def test_bytes_are_no_characters_and_no_tokens():
-    side = train_side(["ö" * 3], kind="char", size=0)
+    side = train_side_tokenizer(["ö" * 3], kind="char", size=0)
     tokenizer = TokenizerPair(side, side)
     found = measure(small_gpt(vocabulary=tokenizer.vocabulary), tokenizer, ["öö"])
     assert (found.tokens, found.bytes) == (3, 5)

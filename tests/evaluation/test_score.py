@@ -8,7 +8,7 @@ import torch
 from builders import random_words, small_config
 from transduce.data.batching import pad
 from transduce.data.readable import readable
-from transduce.data.tokenizer import train
+from transduce.data.tokenizer_training import train_tokenizer
 from transduce.errors import DataError
 from transduce.evaluation import score as module
 from transduce.evaluation.score import Total, score_pairs
@@ -18,7 +18,7 @@ from transduce.training.objectives.translation import batch_loss
 WORDS = random_words(40)
 SOURCES = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 7)) for n in range(30)]
 TARGETS = [" ".join(random.Random(-n).choices(WORDS, k=1 + n % 5)) for n in range(30)]
-TOKENIZER = train(SOURCES, TARGETS, kind="bpe", size=300)
+TOKENIZER = train_tokenizer(SOURCES, TARGETS, kind="bpe", size=300)
 
 
 def model(**changes):

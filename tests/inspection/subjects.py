@@ -3,7 +3,7 @@
 import torch
 
 from builders import small_config, small_rnn_config
-from transduce.data.tokenizer import train
+from transduce.data.tokenizer_training import train_tokenizer
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
 from transduce.inspection.capture import inspect
@@ -15,7 +15,7 @@ KOREAN, ARABIC = "젊은 남자가 자전거를 타고 있다.", "رجل يرك�
 
 def model_for(source, target, *, kind="bpe", config=None, **changes):
     """A model that knows nothing, but whose heads are not all alike, and its tokenizer."""
-    tokenizer = train([source] * 3, [target] * 3, kind=kind, size=400)
+    tokenizer = train_tokenizer([source] * 3, [target] * 3, kind=kind, size=400)
     model = build(config or small_config(**changes), tokenizer.vocabulary, seed=1).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():

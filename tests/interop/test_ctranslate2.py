@@ -6,7 +6,8 @@ import torch
 
 from builders import TOKENS, random_tokens, random_words, reversal, reversing_model, small_config, small_model
 from transduce.config import Vocabulary
-from transduce.data import tokenizer as tokenizers
+from transduce.data.tokenizer import TokenizerPair
+from transduce.data.tokenizer_training import train_tokenizer
 from transduce.decoding.beam import beam_search
 from transduce.decoding.penalties import plain_penalty
 from transduce.errors import ArtifactError, ConfigError, DependencyError
@@ -162,10 +163,10 @@ def test_text(joint, tmp_path):
     """Its tokens are the tokenizer's: what that makes of a line goes in as it is."""
     words = random_words(300)
     lines = [" ".join(words[i : i + 3]) for i in range(0, 300, 3)]
-    tokenizer = tokenizers.train(lines, lines[::-1], size=300, joint=joint)
+    tokenizer = train_tokenizer(lines, lines[::-1], size=300, joint=joint)
     model = build(small_config(share="all" if joint else "target"), tokenizer.vocabulary, seed=1).eval()
     export_ctranslate2(model, tmp_path / "out", tokenizer)
-    again = tokenizers.Tokenizer.load(tmp_path / "out")
+    again = TokenizerPair.load(tmp_path / "out")
     ids = tokenizer.encode_source(lines[:8])
     tokens = [again.source.backend.encode(line, add_special_tokens=False).tokens for line in lines[:8]]
     translator = opened(tmp_path / "out")

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from builders import small_bert
-from transduce.data.tokenizer import SideTokenizer, TokenizerPair, wordpiece_of
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair
+from transduce.data.wordpiece import wordpiece_of
 from transduce.errors import DataError
 from transduce.prediction.masked_text import MaskedText
 

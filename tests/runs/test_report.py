@@ -12,7 +12,8 @@ from builders import small_config, small_rnn_config
 from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, read_toml, write_toml
 from transduce.data.prepared import PairWriter
-from transduce.data.tokenizer import TokenizerPair, train, train_side
+from transduce.data.tokenizer import TokenizerPair
+from transduce.data.tokenizer_training import train_side_tokenizer, train_tokenizer
 from transduce.errors import DependencyError, TrainingError
 from transduce.models.build import build
 from transduce.runs.reporting.card import MARKER, make_card, tokenizer_kind
@@ -21,7 +22,7 @@ from transduce.runs.reporting.record import read_record
 from transduce.runs.reporting.report import write_report
 from transduce.training.checkpoint import Progress
 
-TOKENIZER = train(["abc"], ["def"], kind="char")
+TOKENIZER = train_tokenizer(["abc"], ["def"], kind="char")
 METRICS = [
     {"step": 50, "epoch": 0, "loss": 4.0, "nll": 3.5, "norm": 3.0, "learning_rate": 0.001},
     {"step": 100, "epoch": 1, "loss": 2.0, "nll": 1.5, "norm": 1.0, "learning_rate": 0.002},
@@ -218,7 +219,7 @@ def test_epochs_of_different_numbers_of_tokens(tmp_path):
 
 def test_two_vocabularies(tmp_path):
     tokenizer = TokenizerPair(
-        train_side(["abc"], kind="char", size=0), train_side(["de"], kind="byte", size=0)
+        train_side_tokenizer(["abc"], kind="char", size=0), train_side_tokenizer(["de"], kind="byte", size=0)
     )
     run = make_run(tmp_path / "run", models=[])
     tokenizer.save(run)
@@ -240,7 +241,7 @@ def test_two_vocabularies(tmp_path):
     ],
 )
 def test_kinds_of_tokenizers(name, size, expected):
-    assert tokenizer_kind(train_side(["low lower lowest"] * 20, kind=name, size=size)) == expected
+    assert tokenizer_kind(train_side_tokenizer(["low lower lowest"] * 20, kind=name, size=size)) == expected
 
 
 def test_no_model_yet(tmp_path):

@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 
 from transduce import artifact
 from transduce.config import BERTConfig, GPTConfig, RunConfig, TrainingConfig, preset
-from transduce.data.tokenizer import BERT_SPECIAL, SideTokenizer, TokenizerPair, wordpiece_of
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair
+from transduce.data.wordpiece import BERT_SPECIAL, wordpiece_of
 from transduce.decoding.generator import TextGenerator
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation.perplexity import measure_files

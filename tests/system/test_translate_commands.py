@@ -14,10 +14,10 @@ import torch
 import transduce
 from builders import small_config
 from inside import run
-from transduce.data.tokenizer import train
+from transduce.data.tokenizer_training import train_tokenizer
 from transduce.models.build import build
 
-TOKENIZER = train(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
+TOKENIZER = train_tokenizer(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
 COMMAND = [sys.executable, "-m", "transduce"]
 
 

@@ -8,7 +8,8 @@ from transduce.config import TrainingConfig, Vocabulary
 from transduce.data.masking import IGNORED
 from transduce.data.prepared import Pairs, PairWriter, Sequences, SequenceWriter
 from transduce.data.rows import Rows
-from transduce.data.tokenizer import SideTokenizer, TokenizerPair, wordpiece_of
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair
+from transduce.data.wordpiece import wordpiece_of
 from transduce.training.objectives.language_model import LanguageModelObjective
 from transduce.training.objectives.masked_language_model import MaskedLanguageModelObjective
 from transduce.training.objectives.text_classes import TextClassesObjective

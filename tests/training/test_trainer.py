@@ -10,7 +10,8 @@ from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, Vocabulary
 from transduce.data.batching import Batch
 from transduce.data.prepared import Pairs, PairWriter
-from transduce.data.tokenizer import TokenizerPair, train
+from transduce.data.tokenizer import TokenizerPair
+from transduce.data.tokenizer_training import train_tokenizer
 from transduce.errors import CheckpointError, ConfigError, TrainingError
 from transduce.models.build import build
 from transduce.training import checkpoint
@@ -19,7 +20,7 @@ from transduce.training.memory import explain_out_of_memory
 from transduce.training.objectives.translation import TEXT, TranslationObjective, batch_loss
 from transduce.training.trainer import Trainer
 
-TOKENIZER = train(["abc"], ["def"], kind="char")
+TOKENIZER = train_tokenizer(["abc"], ["def"], kind="char")
 
 
 class Silent:

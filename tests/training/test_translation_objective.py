@@ -6,7 +6,7 @@ import torch
 from builders import random_words, small_config
 from transduce.config import TrainingConfig
 from transduce.data.prepared import Pairs, PairWriter
-from transduce.data.tokenizer import train
+from transduce.data.tokenizer_training import train_tokenizer
 from transduce.models.build import build
 from transduce.training.distributed import Share, WorkerGroup
 from transduce.training.objectives.translation import TranslationObjective
@@ -17,7 +17,7 @@ def made(tmp_path_factory):
     """Pairs of a few words, their tokenizer, and a model."""
     words = random_words(120)
     texts = [" ".join(words[place : place + 1 + place % 7]) for place in range(110)]
-    tokenizer = train(texts, texts, kind="bpe", size=500)
+    tokenizer = train_tokenizer(texts, texts, kind="bpe", size=500)
     folder = tmp_path_factory.mktemp("pairs")
     with PairWriter(folder, tokenizer.source.size, tokenizer.target.size) as writer:
         writer.write_rows(tokenizer.source_rows(texts), tokenizer.target_rows(texts[::-1]))

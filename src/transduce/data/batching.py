@@ -107,7 +107,7 @@ def collate(pairs: Pairs, indices: Indices, vocabulary: Vocabulary) -> Batch:
 
 def pad(sources: list[Row], targets: list[Row], vocabulary: Vocabulary) -> Batch:
     """Rows of ids, each ending in ``eos``, as a batch."""
-    source, labels = _pad(sources, vocabulary.pad), _pad(targets, vocabulary.pad)
+    source, labels = pad_rows(sources, vocabulary.pad), pad_rows(targets, vocabulary.pad)
     target = labels.roll(1, dims=1)
     target[:, 0] = vocabulary.bos
     # Where there is nothing to say, there is nothing to read.
@@ -115,7 +115,8 @@ def pad(sources: list[Row], targets: list[Row], vocabulary: Vocabulary) -> Batch
     return Batch(source, target, labels)
 
 
-def _pad(rows: list[Row], pad: int) -> Tensor:
+def pad_rows(rows: Sequence[Row | Sequence[int]], pad: int) -> Tensor:
+    """Pad rows of ids at the end to one length: (rows, longest row)."""
     padded = np.full((len(rows), max(map(len, rows))), pad, dtype=np.int64)
     for place, row in zip(padded, rows, strict=True):
         place[: len(row)] = row

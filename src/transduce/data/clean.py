@@ -1,13 +1,13 @@
-"""What of a corpus can be used: pairs that are UTF-8 and empty on neither side."""
+"""Usable pairs of a corpus: valid UTF-8, and not blank on either side."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from transduce.data.corpus import Chunk
+from transduce.data.chunks import Chunk
 
 
 class CleanChunk(NamedTuple):
-    """Pairs that can be used, and the line each came from."""
+    """Usable pairs, and the line of each."""
 
     sources: list[str]
     targets: list[str]
@@ -15,29 +15,29 @@ class CleanChunk(NamedTuple):
 
 
 def usable(chunk: Chunk) -> CleanChunk:
-    """The usable pairs of a chunk."""
-    sources, targets = _decode(chunk.sources), _decode(chunk.targets)
-    lines = range(chunk.first_line, chunk.first_line + len(sources))
+    """Return the usable pairs of a chunk."""
     kept = [
         (source, target, line)
-        for source, target, line in zip(sources, targets, lines, strict=True)
+        for source, target, line in zip(
+            _decode(chunk.sources), _decode(chunk.targets), chunk.lines, strict=True
+        )
         if source and target and not source.isspace() and not target.isspace()
     ]
     return CleanChunk([k[0] for k in kept], [k[1] for k in kept], [k[2] for k in kept])
 
 
 def _decode(lines: list[bytes]) -> list[str | None]:
-    """All at once if that can be; ``None`` for broken ones."""
+    """Decode all lines at once where possible; lines that are not UTF-8 become ``None``."""
     try:
         texts = b"\n".join(lines).decode().split("\n")
-        if len(texts) == len(lines):  # JSON may hold line feeds
+        if len(texts) == len(lines):  # texts from JSON and CSV may contain line feeds
             return [*texts]
     except UnicodeDecodeError:
         pass
-    return [_decode_one(line) for line in lines]
+    return [_decode_line(line) for line in lines]
 
 
-def _decode_one(line: bytes) -> str | None:
+def _decode_line(line: bytes) -> str | None:
     try:
         return line.decode()
     except UnicodeDecodeError:

@@ -7,11 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from transduce.data.alignment import parting_line
 from transduce.data.characters import Characters
+from transduce.data.chunks import Chunk
 from transduce.data.clean import CleanChunk, usable
-from transduce.data.corpus import AlignedFiles, Chunk, Corpus, Part, has_byte_order_mark
-from transduce.data.tokenizer import normalize
+from transduce.data.corpus import AlignedFiles, Corpus, Part
+from transduce.data.normalization import normalize_text
+from transduce.data.text_files import has_byte_order_mark
+from transduce.data.unequal_files import parting_line
 
 LONG = 1000  # characters; sentences are shorter
 RATIO = 4.0  # times as long as the pairs of this corpus usually are
@@ -162,7 +164,7 @@ class Doctor:
 
     def _note_dropped(self, chunk: Chunk, kept: CleanChunk) -> None:
         for line in _missing_lines(chunk, kept):
-            offset = line - chunk.first_line
+            offset = chunk.lines.index(line)
             try:
                 text = (chunk.sources[offset].decode().strip(), chunk.targets[offset].decode().strip())
                 self.empty.add(chunk.where, line, "".join(text))
@@ -171,7 +173,7 @@ class Doctor:
 
     def _note_broken(self, chunk: Chunk, line: int) -> None:
         """Once a pair, however many of its sides are broken. Bytes are counted from the start of the line."""
-        source, target = (side[line - chunk.first_line] for side in (chunk.sources, chunk.targets))
+        source, target = (side[chunk.lines.index(line)] for side in (chunk.sources, chunk.targets))
         before = len(source) + 1 if chunk.where == chunk.where_target else 0  # and a tab, in one line
         for text, where, begin in ((source, chunk.where, 1), (target, chunk.where_target, 1 + before)):
             try:
@@ -231,8 +233,7 @@ class Doctor:
 
 def _missing_lines(chunk: Chunk, kept: CleanChunk) -> list[int]:
     """Which lines of a chunk are not among the usable ones."""
-    last = chunk.first_line + len(chunk.sources)
-    return sorted(set(range(chunk.first_line, last)) - set(kept.lines))
+    return sorted(set(chunk.lines) - set(kept.lines))
 
 
 def _in_order(hashes: list[Hashes]) -> Hashes:
@@ -240,12 +241,12 @@ def _in_order(hashes: list[Hashes]) -> Hashes:
 
 
 def _source_hashes(kept: CleanChunk) -> Hashes:
-    return np.fromiter(map(hash, map(normalize, kept.sources)), np.int64, len(kept.sources))
+    return np.fromiter(map(hash, map(normalize_text, kept.sources)), np.int64, len(kept.sources))
 
 
 def _pair_hashes(kept: CleanChunk) -> Hashes:
     """Of each pair, as tokenizers see it."""
-    pairs = zip(map(normalize, kept.sources), map(normalize, kept.targets), strict=True)
+    pairs = zip(map(normalize_text, kept.sources), map(normalize_text, kept.targets), strict=True)
     return np.fromiter(map(hash, pairs), np.int64, len(kept.sources))
 
 

@@ -6,20 +6,20 @@ from itertools import islice
 from pathlib import Path
 
 from transduce.data.blocks import Cutter
-from transduce.data.corpus import decoded, lines_of
 from transduce.data.prepare import is_held_out
 from transduce.data.prepared import Sequences, SequenceWriter
 from transduce.data.rows import Rows
+from transduce.data.text_files import decode_lines, raw_lines
 from transduce.errors import DataError
 
 SIDE = "text"  # the name of its files
 _AT_ONCE = 20_000  # lines
 
 
-def texts_of(paths: Sequence[Path]) -> Iterator[str]:
+def read_texts(paths: Sequence[Path]) -> Iterator[str]:
     """The lines of these files that are not blank; they must be UTF-8."""
     for path in paths:
-        yield from (line for line in decoded(lines_of(path), str(path)) if line and not line.isspace())
+        yield from (line for line in decode_lines(raw_lines(path), str(path)) if line and not line.isspace())
 
 
 def prepare_text(
@@ -42,7 +42,7 @@ def prepare_text(
     parts = {"train": train, "valid": valid or train}
     for part, paths in parts.items():
         wanted = part == "valid" and not valid
-        texts = (text for number, text in enumerate(texts_of(paths)) if is_held(number, text) == wanted)
+        texts = (text for number, text in enumerate(read_texts(paths)) if is_held(number, text) == wanted)
         with closing(SequenceWriter(folder / part, SIDE, vocabulary)) as writer:
             cut = cutter()
             first = next(texts, None)
@@ -61,14 +61,14 @@ def prepare_text(
 def _holding_out(paths: Sequence[Path], packed: bool, share: float) -> Callable[[int, str], bool]:
     if not packed:
         return lambda number, text: is_held_out(text, share)
-    count = sum(1 for _ in texts_of(paths))
+    count = sum(1 for _ in read_texts(paths))
     first = count - max(1, round(share * count))
     return lambda number, text: number >= first
 
 
 def _complain(part: str, paths: Sequence[Path], *, given: bool) -> None:
     names = " and ".join(map(str, paths))
-    if given and next(texts_of(paths), None) is None:
+    if given and next(read_texts(paths), None) is None:
         raise DataError(f"{names} holds no text", "give a file with lines that are not blank")
     what = "training" if part == "train" else "validation"
     raise DataError(

@@ -9,8 +9,9 @@ import numpy as np
 
 from transduce.data.clean import CleanChunk, usable
 from transduce.data.corpus import Corpus
+from transduce.data.normalization import normalize_text
 from transduce.data.prepared import Pairs, PairWriter
-from transduce.data.tokenizer import TokenizerPair, normalize
+from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import DataError
 
 _SHARES = 10_000
@@ -33,7 +34,7 @@ def clean_lines(corpus: Corpus) -> Iterator[CleanChunk]:
 
 def is_held_out(source: str, share: float) -> bool:
     """Whether a pair is kept for validation: its source decides, so that repetitions stay on one side."""
-    return zlib.crc32(normalize(source).encode()) % _SHARES < share * _SHARES
+    return zlib.crc32(normalize_text(source).encode()) % _SHARES < share * _SHARES
 
 
 def prepare(

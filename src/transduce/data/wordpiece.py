@@ -1,43 +1,29 @@
-"""WordPiece as BERT has it, trained on text: words apart at spaces and punctuation, ``##`` inside a word."""
+"""WordPiece as BERT uses it: words split at spaces and punctuation, ``##`` before pieces inside a word."""
 
-from collections import Counter
-from collections.abc import Iterable
-
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
-from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from transduce.data.tokenizer import BERT_SPECIAL, SideTokenizer, wordpiece_of
-from transduce.data.words import count_words, repeated
-from transduce.errors import DataError
-
-CHARACTERS = 1000  # the commonest ones; others are [UNK]
+BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def train_wordpiece(lines: Iterable[str], *, size: int, cased: bool = False) -> SideTokenizer:
-    """A vocabulary of at most ``size`` tokens; the same one for the same text, every time."""
-    normal = normalizers.BertNormalizer(lowercase=not cased)
-    words = count_words(normal.normalize_str(line) for line in lines)
-    characters: Counter[str] = Counter()
-    for word, count in words.items():
-        characters.update({character: word.count(character) * count for character in set(word)})
-    alphabet = sorted(character for character, _ in characters.most_common(CHARACTERS))
-    # Named first, so that the order in which words are met, which is random, does not number them.
-    first = [*BERT_SPECIAL, *alphabet, *(f"##{character}" for character in alphabet)]
-    if not alphabet:
-        raise DataError("there is no text to learn a vocabulary from", "give a file with text")
-    if size < len(first):
-        raise DataError(
-            f"a vocabulary of {size} is too small", f"give at least {len(first)}: every character is in it"
-        )
-    backend = Backend(models.WordPiece(unk_token="[UNK]"))
+def wordpiece_of(tokens: list[str], *, lowercase: bool) -> Backend:
+    """Build a WordPiece tokenizer from its tokens; BERT's special tokens must be among them."""
+    vocabulary = {token: index for index, token in enumerate(tokens)}
+    if missing := [token for token in BERT_SPECIAL if token not in vocabulary]:
+        raise ValueError(f"the token {missing[0]} is missing")
+    backend = Backend(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=size,
-        special_tokens=first,
-        initial_alphabet=alphabet,
-        limit_alphabet=len(alphabet),
-        show_progress=False,
+    backend.decoder = decoders.WordPiece()
+    backend.add_special_tokens([AddedToken(token, special=True) for token in BERT_SPECIAL])
+    backend.post_processor = processors.BertProcessing(
+        ("[SEP]", vocabulary["[SEP]"]), ("[CLS]", vocabulary["[CLS]"])
     )
-    backend.train_from_iterator(repeated(words), trainer)
-    learned = sorted(set(backend.get_vocab(with_added_tokens=True)) - set(first))
-    return SideTokenizer(wordpiece_of([*first, *learned], lowercase=not cased))
+    return backend
+
+
+def wordpiece_from_text(text: str) -> Backend:
+    """Build a WordPiece tokenizer from the text of a ``vocab.txt``: one token per line."""
+    tokens = text.removesuffix("\n").split("\n")
+    cased = any(token.isalpha() and token != token.lower() for token in tokens)
+    return wordpiece_of(tokens, lowercase=not cased)

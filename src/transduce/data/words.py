@@ -121,6 +121,15 @@ def count_words(texts: Iterable[str]) -> Counter[str]:
     return _commonest(counts)
 
 
+def count_characters(words: Counter[str]) -> Counter[str]:
+    """Count the characters of counted words."""
+    characters: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            characters[character] += count
+    return characters
+
+
 def _commonest(counts: Counter[str]) -> Counter[str]:
     """All, if they are not too many; else half as many as may be, and among equals the earlier ones."""
     if _bytes(counts) <= MOST_COUNTED:

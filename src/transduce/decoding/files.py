@@ -11,7 +11,7 @@ from typing import Literal
 
 from rich.console import Console
 
-from transduce.data.corpus import lines_of
+from transduce.data.text_files import raw_lines
 from transduce.decoding.streams import read_lines, write_lines
 from transduce.decoding.translation import Translation
 from transduce.decoding.translator import LINES, Translator
@@ -36,7 +36,7 @@ def translate_file(
     found = _translations(translator, source)
     if console and source and (target or not (sys.stdout and sys.stdout.isatty())):
         # What is no file, but a pipe, can be read only once.
-        total = sum(1 for _ in lines_of(source)) if source.is_file() else None
+        total = sum(1 for _ in raw_lines(source)) if source.is_file() else None
         found = with_bar(found, "translating", total, console)
     write_lines((_line(translation, layout) for translation in found), source, target, glossary)
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from transduce import artifact
-from transduce.data.corpus import require_utf8
+from transduce.data.text_files import require_utf8
 from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.beam import beam_search
 from transduce.decoding.hypotheses import Hypothesis

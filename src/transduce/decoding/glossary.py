@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from transduce.data.corpus import decoded, lines_of
+from transduce.data.text_files import decode_lines, raw_lines
 from transduce.errors import ConfigError, DataError
 
 
@@ -21,7 +21,7 @@ class Glossary:
         if not all(words.strip() for words in always):
             raise ConfigError("a constraint has no words", "say what must appear, or leave it out")
         terms: dict[str, tuple[str, str]] = {}
-        lines = decoded(lines_of(path), str(path)) if path else ()
+        lines = decode_lines(raw_lines(path), str(path)) if path else ()
         for number, line in enumerate(lines, start=1):
             columns = [column.strip() for column in line.split("\t")]
             if not any(columns):

@@ -8,14 +8,8 @@ from pathlib import Path
 from typing import IO, cast
 
 from transduce.artifact import is_part_of_a_model
-from transduce.data.corpus import (
-    decoded,
-    is_one_file,
-    lines_of,
-    lines_of_input,
-    open_binary,
-    require_input,
-)
+from transduce.data.standard_input import raw_input_lines, require_input
+from transduce.data.text_files import decode_lines, is_same_file, open_binary, raw_lines
 from transduce.errors import DataError
 
 _STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1  # their numbers as open files
@@ -23,13 +17,17 @@ _STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1  # their numbers as open files
 
 def read_lines(source: Path | None) -> Iterator[str]:
     """Of a file, or of standard input as they come; they must be UTF-8."""
-    return decoded(lines_of(source), str(source)) if source else decoded(lines_of_input(), "standard input")
+    return (
+        decode_lines(raw_lines(source), str(source))
+        if source
+        else decode_lines(raw_input_lines(), "standard input")
+    )
 
 
 def check_output(source: Path | None, target: Path | None, read_too: Path | None = None) -> None:
     """Refuse to write over what is read, or a part of a model; or anything, if there is nothing to read."""
     for path in (source or _STANDARD_INPUT, *([read_too] if read_too else [])):
-        if is_one_file(path, target or _STANDARD_OUTPUT):
+        if is_same_file(path, target or _STANDARD_OUTPUT):
             raise DataError(
                 f"{target or source or 'a file'} is both what is read and what is written",
                 "choose another --output",

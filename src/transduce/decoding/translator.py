@@ -14,8 +14,8 @@ from torch import Tensor
 
 from transduce import artifact
 from transduce.data.batching import batches_by_length
-from transduce.data.corpus import require_utf8
 from transduce.data.readable import readable
+from transduce.data.text_files import require_utf8
 from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.beam import beam_search
 from transduce.decoding.candidates import ChooseDiverse, Chooser, choose_best

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
-from transduce.data.corpus import is_one_file
+from transduce.data.text_files import is_same_file
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation.line_files import read, read_references, read_sources, same_length
 from transduce.evaluation.measurement import Comparison, Measurement, Options
@@ -191,7 +191,7 @@ def _check_output(output: Path, system: _System, inputs: Sequence[Path]) -> None
         raise ConfigError("--output keeps a model's translations, but there is no model", "leave it out")
     from transduce.artifact import is_part_of_a_model  # with torch, which a model needs in any case
 
-    if is_part_of_a_model(output) or any(is_one_file(output, path) for path in inputs):
+    if is_part_of_a_model(output) or any(is_same_file(output, path) for path in inputs):
         raise ConfigError(f"--output {output} would overwrite what is read", "choose another name")
     new = not output.exists()
     try:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from transduce.data.corpus import decoded, lines_of
+from transduce.data.text_files import decode_lines, raw_lines
 from transduce.errors import DataError
 
 
 def read(path: Path) -> Iterator[str]:
     """The lines of a file, which must be UTF-8."""
-    return decoded(lines_of(path), str(path))
+    return decode_lines(raw_lines(path), str(path))
 
 
 def read_sources(path: Path) -> list[str]:

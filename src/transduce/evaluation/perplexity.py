@@ -12,7 +12,7 @@ from transduce import artifact
 from transduce.data.batching import batches_by_length
 from transduce.data.blocks import Cutter
 from transduce.data.masking import IGNORED
-from transduce.data.plain_text import texts_of
+from transduce.data.plain_text import read_texts
 from transduce.data.rows import Rows
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import DataError
@@ -43,7 +43,7 @@ class Perplexity:
 def measure_files(folder: str | Path, paths: Sequence[Path], *, packed: bool = True) -> Perplexity:
     """Of a model in a folder, on these files; the lines end to end, or each by itself."""
     model, tokenizer = artifact.load_gpt(folder), artifact.load_tokenizer(folder)
-    texts = list(texts_of(paths))
+    texts = list(read_texts(paths))
     if not texts:
         raise DataError(f"{' and '.join(map(str, paths))} holds no text", "give a file with text")
     return measure(model, tokenizer, texts, packed=packed)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from transduce.data.tokenizer import normalize
+from transduce.data.normalization import normalize_text
 from transduce.evaluation.bootstrap import Counts
 from transduce.evaluation.edit_distance import edit_distance
 
@@ -43,7 +43,7 @@ def count(
     """
 
     def read(text: str) -> str:
-        return normalize(text.lower() if lowercase else text)
+        return normalize_text(text.lower() if lowercase else text)
 
     counted = [
         RATES[metric](read(hypothesis), [read(reference) for reference in allowed])

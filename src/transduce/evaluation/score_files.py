@@ -10,7 +10,7 @@ from typing import Literal
 from rich.console import Console
 
 from transduce import artifact
-from transduce.data.corpus import lines_of
+from transduce.data.text_files import raw_lines
 from transduce.decoding.streams import standard_output
 from transduce.errors import DataError
 from transduce.evaluation.line_files import read, same_length
@@ -58,7 +58,7 @@ def _count(source: Path, target: Path) -> int | None:
     """How many lines there are, if they can be read twice: unequal files are refused before any work."""
     if not (source.is_file() and target.is_file()):
         return None
-    lines, others = (sum(1 for _ in lines_of(path)) for path in (source, target))
+    lines, others = (sum(1 for _ in raw_lines(path)) for path in (source, target))
     same_length(source, lines, target, others)
     return lines
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from transduce.data.corpus import require_utf8
 from transduce.data.readable import has_words, readable
+from transduce.data.text_files import require_utf8
 from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.hypotheses import Hypothesis
 from transduce.decoding.trace import Branch, Trace

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from transduce.artifact import is_part_of_a_model
-from transduce.data.corpus import is_one_file
+from transduce.data.text_files import is_same_file
 from transduce.errors import ConfigError, TransduceError
 
 _BEGINS = {"page": b"<!DOCTYPE html>", "picture": b"\x89PNG", "JSON": b"{"}
@@ -25,7 +25,7 @@ def keep(path: Path | None, kind: str, *read: Path) -> None:
     _require_place(path)
     if not path.is_file():
         return
-    if is_part_of_a_model(path) or any(is_one_file(path, other) for other in read):
+    if is_part_of_a_model(path) or any(is_same_file(path, other) for other in read):
         raise ConfigError(f"{path} is both what is read and what is written", "choose another file")
     begins = _BEGINS[kind]
     with path.open("rb") as file:

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from transduce.data.tokenizer import SideTokenizer, load_side
+from transduce.data.tokenizer import SideTokenizer, load_side_tokenizer
 from transduce.errors import ArtifactError, ConfigError
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -47,7 +47,7 @@ def read_fields(folder: Path) -> dict[str, Any]:
 def read_side(folder: str | Path) -> SideTokenizer | None:
     """The tokenizer of the folder, if it has one in a file that we can read."""
     paths = [Path(folder).expanduser() / name for name in TOKENIZERS]
-    return next((load_side(path) for path in paths if path.exists()), None)
+    return next((load_side_tokenizer(path) for path in paths if path.exists()), None)
 
 
 def special_token(folder: str | Path, side: SideTokenizer, name: str, usual: str) -> int:

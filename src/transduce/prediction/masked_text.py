@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from transduce import artifact
 from transduce.config import BERTConfig, Vocabulary
 from transduce.data.batching import batches_by_length
-from transduce.data.corpus import require_utf8
 from transduce.data.readable import readable
+from transduce.data.text_files import require_utf8
 from transduce.data.text_pairs import encode_lines, segments_of
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ConfigError, DataError

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from transduce.config import BERTConfig, GPTConfig, RunConfig
+from transduce.data.chunks import RawPair
 from transduce.data.clean import usable
-from transduce.data.corpus import Tsv
+from transduce.data.pair_files import Tsv
 from transduce.data.prepare import is_held_out
 from transduce.data.prepared import Pairs, PairWriter, Sequences
 from transduce.data.text_pairs import encode_lines
@@ -83,6 +84,7 @@ def labelled(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
 class _Labelled(Tsv):
     """The last column is the target, and all before it are the source."""
 
-    def _pair(self, text: bytes, line: int) -> tuple[bytes, bytes]:
+    def pair(self, text: bytes, line: int) -> RawPair:
+        """Split one line."""
         texts, tab, label = text.rpartition(b"\t")
-        return (texts, label) if tab else super()._pair(text, line)
+        return RawPair(texts, label, line) if tab else super().pair(text, line)

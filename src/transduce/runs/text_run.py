@@ -16,13 +16,13 @@ import torch
 
 from transduce import artifact
 from transduce.config import BERTConfig, GPTConfig, RunConfig, write_toml
-from transduce.data import tokenizer as tokenizers
 from transduce.data.blocks import Cutter
-from transduce.data.plain_text import SIDE, prepare_text, texts_of
+from transduce.data.plain_text import SIDE, prepare_text, read_texts
 from transduce.data.prepared import Sequences
 from transduce.data.rows import Rows
-from transduce.data.tokenizer import Kind, SideTokenizer, TokenizerPair
-from transduce.data.wordpiece import train_wordpiece
+from transduce.data.tokenizer import JOINT, SOURCE, TARGET, SideTokenizer, TokenizerPair, load_side_tokenizer
+from transduce.data.tokenizer_training import Kind, train_side_tokenizer
+from transduce.data.wordpiece_training import train_wordpiece
 from transduce.errors import DataError
 from transduce.models.build import build
 from transduce.models.protocol import Model
@@ -53,7 +53,7 @@ class TextInputs:
 class TextRun(RunFolder):
     """What the runs on text have in common."""
 
-    inputs_made = frozenset({"text", "start", tokenizers.JOINT, tokenizers.SOURCE, tokenizers.TARGET})
+    inputs_made = frozenset({"text", "start", JOINT, SOURCE, TARGET})
     family: Literal["gpt", "bert"]
 
     @abstractmethod
@@ -73,7 +73,7 @@ class TextRun(RunFolder):
         choices = choices or UserChoices()
         self.check_place()
         for path in (*inputs.train, *inputs.valid):  # one that cannot be used is better known now
-            if next(texts_of([path]), None) is None:
+            if next(read_texts([path]), None) is None:
                 raise DataError(f"{path} holds no text", "give a file with lines that are not blank")
         choose_model(choices, self.family, 0, inputs.max_length)
         with alone_in(self.folder):
@@ -144,7 +144,7 @@ class TextRun(RunFolder):
 
     def _tokenizer(self, inputs: TextInputs) -> TokenizerPair:
         if isinstance(inputs.tokenizer, Path):
-            side = tokenizers.load_side(inputs.tokenizer)
+            side = load_side_tokenizer(inputs.tokenizer)
         else:
             with self.console.status("learning the vocabulary ..."):
                 side = self.train_tokenizer(inputs)
@@ -160,7 +160,7 @@ class LanguageModelRun(TextRun):
         """See `TextRun`."""
         if isinstance(inputs.tokenizer, Path):
             raise TypeError("a ready-made tokenizer is not trained")
-        return tokenizers.train_side(texts_of(inputs.train), kind=inputs.tokenizer, size=inputs.vocabulary)
+        return train_side_tokenizer(read_texts(inputs.train), kind=inputs.tokenizer, size=inputs.vocabulary)
 
     def write(self, inputs: TextInputs, tokenizer: TokenizerPair, model: GPTConfig | BERTConfig) -> None:
         """See `TextRun`."""
@@ -221,7 +221,7 @@ class MaskedTextRun(BertRun):
             raise DataError(
                 f"a {inputs.tokenizer} tokenizer has no [MASK]", "choose wordpiece, or give a vocab.txt"
             )
-        return train_wordpiece(texts_of(inputs.train), size=inputs.vocabulary, cased=inputs.cased)
+        return train_wordpiece(read_texts(inputs.train), size=inputs.vocabulary, cased=inputs.cased)
 
     def write(self, inputs: TextInputs, tokenizer: TokenizerPair, model: GPTConfig | BERTConfig) -> None:
         """See `TextRun`."""

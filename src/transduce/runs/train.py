@@ -11,7 +11,7 @@ from rich.console import Console
 
 from transduce.config import RunConfig
 from transduce.data.corpus import Corpus
-from transduce.data.tokenizer import Kind
+from transduce.data.tokenizer_training import Kind
 from transduce.errors import ConfigError, DataError
 from transduce.runs.defaults import UserChoices, config_of
 from transduce.runs.plan import Plan, make_plan

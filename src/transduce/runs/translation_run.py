@@ -14,13 +14,13 @@ from pathlib import Path
 
 from transduce import artifact
 from transduce.config import RunConfig, write_toml
-from transduce.data import tokenizer as tokenizers
 from transduce.data.corpus import Corpus
 from transduce.data.doctor import Doctor
 from transduce.data.doctor_report import print_report
 from transduce.data.prepare import clean_lines, prepare
 from transduce.data.prepared import Pairs
-from transduce.data.tokenizer import Kind, TokenizerPair
+from transduce.data.tokenizer import JOINT, SOURCE, TARGET, TokenizerPair, load_side_tokenizer
+from transduce.data.tokenizer_training import Kind, train_tokenizer
 from transduce.errors import DataError
 from transduce.models.build import build
 from transduce.models.protocol import Model
@@ -52,7 +52,7 @@ class Run(RunFolder):
     """A run on pairs of texts."""
 
     command = "train"
-    inputs_made = frozenset({"data", "start", tokenizers.JOINT, tokenizers.SOURCE, tokenizers.TARGET})
+    inputs_made = frozenset({"data", "start", JOINT, SOURCE, TARGET})
 
     def prepare(self, inputs: Inputs, choices: UserChoices | None = None) -> None:
         """Look at the text, write it as ids, and decide all that was left open."""
@@ -129,10 +129,10 @@ class Run(RunFolder):
 
     def _tokenizer(self, inputs: Inputs) -> TokenizerPair:
         if isinstance(inputs.tokenizer, Path):
-            side = tokenizers.load_side(inputs.tokenizer)
+            side = load_side_tokenizer(inputs.tokenizer)
             return TokenizerPair(side, side)
         with self.console.status("learning the vocabulary ..."):
-            return tokenizers.train(
+            return train_tokenizer(
                 (text for chunk in clean_lines(inputs.train) for text in chunk.sources),
                 (text for chunk in clean_lines(inputs.train) for text in chunk.targets),
                 kind=inputs.tokenizer,

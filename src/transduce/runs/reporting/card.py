@@ -172,6 +172,8 @@ def _describe_tokenizer(side: SideTokenizer) -> str:
 def tokenizer_kind(side: SideTokenizer) -> str:
     """Return the kind of a tokenizer: BPE, Unigram, WordPiece, characters or bytes."""
     model = json.loads(side.backend.to_str())["model"]
+    if model.get("ignore_merges"):
+        return "symbols"
     if model["type"] == "BPE" and not model["merges"]:
         return "characters" if model["byte_fallback"] else "bytes"
     return str(model["type"])

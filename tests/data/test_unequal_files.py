@@ -6,8 +6,8 @@ from corpora import refused, sentences, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transduce.data.alignment import best_cut, parting_line
 from transduce.data.corpus import AlignedFiles
+from transduce.data.unequal_files import best_cut, parting_line
 
 NEAR = 8  # lines
 

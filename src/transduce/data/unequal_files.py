@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from transduce.data.corpus import AlignedFiles, lines_of
+from transduce.data.corpus import AlignedFiles
+from transduce.data.text_files import raw_lines
 
 Lengths = npt.NDArray[np.float64]
 _WORST = 2.0  # a misfit counts no more than this, so that a few odd pairs do not decide
@@ -56,14 +57,14 @@ def best_cut(source: Lengths, target: Lengths) -> int:
 
 
 def _count(path: Path) -> int:
-    return sum(1 for _ in lines_of(path))
+    return sum(1 for _ in raw_lines(path))
 
 
 def _lengths(path: Path) -> Lengths:
     """Of every line, in bytes, and at least 1."""
-    return np.fromiter((max(len(line), 1) for line in lines_of(path)), np.float64)
+    return np.fromiter((max(len(line), 1) for line in raw_lines(path)), np.float64)
 
 
 def _line(path: Path, number: int) -> str:
-    text = next(islice(lines_of(path), number - 1, None), b"")
+    text = next(islice(raw_lines(path), number - 1, None), b"")
     return text.decode(errors="replace").strip()[:60]
