@@ -1,5 +1,6 @@
-"""A training run in a process of its own, which can be told to die in the middle of a save."""
+"""A training run in a process of its own, which can be killed or interrupted at a given moment."""
 
+import itertools
 import os
 import signal
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, TransformerConfig
@@ -28,7 +30,7 @@ CONFIG = RunConfig(
         activation_dropout=0.1,
     ),
     training=TrainingConfig(
-        steps=90,
+        steps=48,
         warmup=10,
         learning_rate=0.01,
         max_tokens=256,
@@ -44,11 +46,11 @@ CONFIG = RunConfig(
 )
 
 
-def train(folder: Path, die_at: int | None = None) -> None:
-    """Train, or go on; with ``die_at``, be killed at that moment of writing."""
+def train(folder: Path, moment: int | None = None, number: int = signal.SIGKILL) -> None:
+    """Train, or resume; at a ``moment``, which is an optimizer step or a call that writes, get a signal."""
     torch.set_num_threads(1)
-    if die_at is not None:
-        _die_while_writing(die_at)
+    if moment is not None:
+        _send_signal_at(moment, number)
     with Path(os.devnull).open("w") as silence:
         run = Run(folder / "run", Console(file=silence))
         if not run.is_prepared:
@@ -57,19 +59,23 @@ def train(folder: Path, die_at: int | None = None) -> None:
         run.train()
 
 
-def _die_while_writing(moment: int) -> None:
-    calls = iter(range(10**9))
+def _send_signal_at(moment: int, number: int) -> None:
+    moments = itertools.count()
 
-    def mortal(real: Callable[..., Any]) -> Callable[..., Any]:
+    def count_moment(*_: Any) -> None:
+        if next(moments) == moment:
+            os.kill(os.getpid(), number)
+
+    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*arguments: Any, **options: Any) -> Any:
-            if next(calls) == moment:
-                os.kill(os.getpid(), signal.SIGKILL)
+            count_moment()
             return real(*arguments, **options)
 
         return wrapped
 
+    register_optimizer_step_pre_hook(count_moment)
     for module in (artifact, checkpoint):
-        module.save_file = mortal(module.save_file)
-        module.sync = mortal(module.sync)
-    Path.rename, Path.replace = mortal(Path.rename), mortal(Path.replace)
-    checkpoint.shutil.rmtree = mortal(checkpoint.shutil.rmtree)
+        module.save_file = counted(module.save_file)
+        module.sync = counted(module.sync)
+    Path.rename, Path.replace = counted(Path.rename), counted(Path.replace)
+    checkpoint.shutil.rmtree = counted(checkpoint.shutil.rmtree)

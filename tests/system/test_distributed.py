@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from builders import random_words
+from inside import run
+from ranks import run_in_ranks
 from transduce import artifact
 from transduce.training import checkpoint
 
@@ -41,24 +43,29 @@ def text(tmp_path_factory):
     return folder
 
 
-def train(text, out, *options, processes=1, dropout=0.0, extra="", model=TRANSFORMER):
+def train(text, out, *options, processes=1, dropout=0.0, extra="", model=TRANSFORMER, launch=None):
     # an RNN has layers of two kinds in its decoder
     settings = CONFIG.format(dropout=dropout, model=model, decoder_layers=1 + (model == RNN))
     (out.parent / f"{out.name}.toml").write_text(settings + extra)
-    launch = [
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        str(processes),
-        "-m",
-        "transduce",
-    ]
-    command = [sys.executable, *(launch if processes > 1 else ["-m", "transduce"]), "train"]
-    command += ["--source", text / "source", "--target", text / "target", "--tokenizer", "char", "--out", out]
-    command += ["--config", out.parent / f"{out.name}.toml", *options]
+    command = ["train", "--source", text / "source", "--target", text / "target", "--tokenizer", "char"]
+    command += ["--out", out, "--config", out.parent / f"{out.name}.toml", *options]
+    return (launch or forked)(processes, *command)
+
+
+def forked(processes, *command):
+    """Return what the processes print together."""
+    if processes > 1:
+        return run_in_ranks(processes, *command)
+    done = run(*command)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def torchrun(processes, *command):
+    """Run it as users do."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes]
     done = subprocess.run(
-        list(map(str, command)),
+        list(map(str, [sys.executable, *launcher, "-m", "transduce", *command])),
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -122,6 +129,6 @@ def test_two_processes_resume_to_the_same_bits(text, tmp_path, extra):
 
 
 def test_another_number_of_processes_goes_on_and_says_so(text, tmp_path):
-    train(text, tmp_path / "run", "--steps", 6, processes=2)
+    train(text, tmp_path / "run", "--steps", 6, processes=2, launch=torchrun)
     said = train(text, tmp_path / "run", "--steps", 12, "--resume")
     assert "the run had 2 processes and now has 1" in " ".join(said.split())

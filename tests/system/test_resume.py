@@ -1,8 +1,6 @@
 """A run killed at any moment and resumed ends as if nothing had happened."""
 
 import json
-import multiprocessing
-import os
 import random
 import signal
 from pathlib import Path
@@ -12,10 +10,8 @@ from safetensors.torch import load_file
 
 import training_process
 from builders import random_words
+from ranks import PROCESSES
 from transduce.training import checkpoint
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["training_process"])
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +23,12 @@ def text(tmp_path_factory):
     return folder
 
 
-def start(folder: Path, text: Path, die_at: int | None = None):
+def start(folder: Path, text: Path, moment: int | None = None, number: int = signal.SIGKILL):
     folder.mkdir(exist_ok=True)
     for name in ("source", "target"):
         if not (folder / name).exists():
             (folder / name).write_bytes((text / name).read_bytes())
-    process = PROCESSES.Process(target=training_process.train, args=(folder, die_at))
+    process = PROCESSES.Process(target=training_process.train, args=(folder, moment, number))
     process.start()
     return process
 
@@ -61,59 +57,52 @@ def undisturbed(text, tmp_path_factory):
     return outcome(folder)
 
 
-def kill_and_resume(folder: Path, text: Path, kills: int, seed: int) -> None:
-    generator, killed = random.Random(seed), 0
-    while killed < kills:
-        in_a_save = generator.random() < 0.5
-        process = start(folder, text, die_at=generator.randrange(40) if in_a_save else None)
-        process.join(None if in_a_save else generator.uniform(0.05, 0.6))
-        process.kill()
-        process.join()
-        killed += process.exitcode == -signal.SIGKILL
-        if process.exitcode == 0:
-            break
-    process = start(folder, text)
-    process.join()
-    assert process.exitcode == 0
-    assert killed >= min(kills, 10)
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_and_resumed_is_the_same(undisturbed, text, tmp_path, seed):
-    kill_and_resume(tmp_path / "killed", text, kills=12, seed=seed)
+    generator = random.Random(seed)
+    for _ in range(6):
+        process = start(tmp_path / "killed", text, moment=generator.randrange(40))
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+    process = start(tmp_path / "killed", text)
+    process.join()
+    assert process.exitcode == 0
     assert outcome(tmp_path / "killed") == undisturbed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
-def test_killed_a_hundred_times(undisturbed, text, tmp_path, seed):
-    kill_and_resume(tmp_path / "killed", text, kills=10, seed=100 + seed)
+def test_killed_at_any_time(undisturbed, text, tmp_path, seed):
+    """Kill ten times, half of them by the clock, wherever the run is then."""
+    generator = random.Random(100 + seed)
+    for _ in range(10):
+        by_the_clock = generator.random() < 0.5
+        process = start(tmp_path / "killed", text, moment=None if by_the_clock else generator.randrange(40))
+        process.join(generator.uniform(0.05, 0.6) if by_the_clock else None)
+        process.kill()
+        process.join()
+    process = start(tmp_path / "killed", text)
+    process.join()
+    assert process.exitcode == 0
     assert outcome(tmp_path / "killed") == undisturbed
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_politely_is_the_same(undisturbed, text, tmp_path, number):
-    process = start(tmp_path / "run", text)
-    metrics = tmp_path / "run" / "run" / "checkpoints"
-    while process.is_alive() and not list(metrics.glob("step-*")):
-        process.join(0.01)
-    os.kill(process.pid, number)
+    process = start(tmp_path / "run", text, moment=50, number=number)
     process.join()
     assert process.exitcode == 0
-    steps = [int(path.name[5:]) for path in checkpoint.list_checkpoints(metrics)]
-    assert steps[-1] < training_process.CONFIG.training.steps
+    newest = checkpoint.list_checkpoints(tmp_path / "run" / "run" / "checkpoints")[-1]
+    assert int(newest.name.removeprefix("step-")) < training_process.CONFIG.training.steps
     process = start(tmp_path / "run", text)
     process.join()
     assert outcome(tmp_path / "run") == undisturbed
 
 
 def test_a_damaged_checkpoint_is_passed_over(undisturbed, text, tmp_path):
-    process = start(tmp_path / "run", text)
-    folder = tmp_path / "run" / "run" / "checkpoints"
-    while process.is_alive() and len(checkpoint.list_checkpoints(folder)) < 3:
-        process.join(0.01)
-    process.kill()
+    process = start(tmp_path / "run", text, moment=80)
     process.join()
+    folder = tmp_path / "run" / "run" / "checkpoints"
     newest = checkpoint.list_checkpoints(folder)[-1]
     weights = newest / "model.safetensors"
     content = bytearray(weights.read_bytes())
