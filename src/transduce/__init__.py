@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transduce.artifact import load, save
     from transduce.config import RNNConfig, RunConfig, TransformerConfig, Vocabulary, preset
+    from transduce.decoding.translator import Translator
     from transduce.errors import TransduceError
+    from transduce.evaluation.evaluate import evaluate
+    from transduce.evaluation.evaluation import Evaluation
     from transduce.inspection.capture import inspect
-    from transduce.inspection.translator import Translator
     from transduce.models.rnn import RNN
     from transduce.models.transformer import Transformer
     from transduce.runs.train import train
@@ -21,6 +23,7 @@ __version__ = version("transduce")
 
 __all__ = [
     "RNN",
+    "Evaluation",
     "RNNConfig",
     "RunConfig",
     "TransduceError",
@@ -28,6 +31,7 @@ __all__ = [
     "TransformerConfig",
     "Translator",
     "Vocabulary",
+    "evaluate",
     "inspect",
     "load",
     "preset",
@@ -42,8 +46,10 @@ _HOMES = {
     "TransduceError": "errors",
     "Transformer": "models.transformer",
     "TransformerConfig": "config",
-    "Translator": "inspection.translator",
+    "Translator": "decoding.translator",
     "Vocabulary": "config",
+    "Evaluation": "evaluation.evaluation",
+    "evaluate": "evaluation.evaluate",
     "inspect": "inspection.capture",
     "load": "artifact",
     "preset": "config",

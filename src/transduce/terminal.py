@@ -16,6 +16,7 @@ T = TypeVar("T")
 _GAP = "  "
 _SHORTEST_BAR, _LONGEST_BAR = 10, 40
 _REDRAWS_PER_SECOND = 4
+_WIDE = 200  # columns of output that goes to a file or a pipe
 # rich has no control code for "erase from the cursor to the end of the screen".
 _ERASE_BELOW = Segment("\x1b[0J", None, [(ControlType.ERASE_IN_LINE, 0)])
 _TO_LINE_START = Segment("\r", None, [(ControlType.CARRIAGE_RETURN,)])
@@ -130,3 +131,9 @@ def with_bar(items: Iterable[T], what: str, total: int | None, console: Console)
         for done, item in enumerate(items):
             line.update(done)
             yield item
+
+
+def output_console() -> Console:
+    """Return standard output; where it is a file or a pipe, wide enough that no table is cut or wrapped."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDE)

@@ -1,24 +1,20 @@
-import gzip
-import io
 import json
+from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import transduce
 from builders import small_config
 from transduce.data.tokenizer_training import train_tokenizer
 from transduce.decoding.translator import Translator
-from transduce.errors import ConfigError, DataError
-from transduce.evaluation import evaluate as module
+from transduce.errors import ConfigError, DataError, TransduceError
+from transduce.evaluation import systems
 from transduce.evaluation.evaluate import evaluate
-from transduce.evaluation.line_files import read_references
-from transduce.evaluation.measurement import Options
-from transduce.evaluation.metrics import compare, measure
-from transduce.evaluation.score_table import print_evaluation
+from transduce.evaluation.measurement import MetricOptions
+from transduce.evaluation.metrics import DEFAULT_METRICS, compare, measure
 from transduce.models.build import build
 
-FEW = Options(resamples=50)
+OPTIONS = MetricOptions(resamples=50)
 
 
 def write(path, *lines):
@@ -39,142 +35,163 @@ def models(tmp_path):
 def test_set(tmp_path):
     return {
         "source": write(tmp_path / "source", "fox", "the quick fox", "dog", "brown dog"),
-        "reference": [write(tmp_path / "reference", "a", "b c", "d", "e")],
+        "reference": write(tmp_path / "reference", "a", "b c", "d", "e"),
     }
 
 
-def test_references_from_several_files(tmp_path):
-    one, other = write(tmp_path / "one", "a\tb", "c", "d"), write(tmp_path / "other", "x", "", " ")
-    assert read_references([one, other], alternatives=False) == [["a\tb", "x"], ["c"], ["d"]]
-    assert read_references([one], alternatives=True) == [["a", "b"], ["c"], ["d"]]
-    assert read_references([one, other], alternatives=True) == [["a", "b", "x"], ["c"], ["d"]]
-    (tmp_path / "packed.gz").write_bytes(gzip.compress(b"a\nb\n"))
-    assert read_references([tmp_path / "packed.gz"], alternatives=False) == [["a"], ["b"]]
-    with pytest.raises(DataError, match=r"other, line 2: no reference; leave this line out of all files"):
-        read_references([other], alternatives=False)
-    with pytest.raises(DataError, match=r"one has 3 lines and .*longer has 4; give files that go"):
-        read_references([one, write(tmp_path / "longer", *"abcd")], alternatives=False)
-    with pytest.raises(DataError, match="has no lines"):
-        read_references([write(tmp_path / "nothing")], alternatives=False)
-    plain = write(tmp_path / "plain", *"abc")
-    with pytest.raises(DataError, match=r"one, line 1: a tab; add --alternatives"):
-        read_references([plain, one], alternatives=False, tabs=False)
-    assert len(read_references([plain, one], alternatives=True, tabs=False)) == 3
+def lines(path):
+    return path.read_text(encoding="utf-8").splitlines()
 
 
-def test_a_model_is_measured_by_what_it_says_in_the_order_of_the_lines(
+def translations(model, source, **options):
+    translator = Translator.load(model, precision="float32", **options)
+    return [translation.text for translation in translator.translate(lines(source))]
+
+
+def test_a_model_folder_is_measured_by_its_translations_in_the_order_of_the_lines(
     models, test_set, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(module, "_AT_ONCE", 3)
-    output = tmp_path / "kept"
-    found = evaluate(models[0], **test_set, metrics=["chrf", "per"], options=FEW, beam=2, output=output)
-    translator = transduce.Translator.load(models[0], beam=2)
-    said = [one.text for one in translator.translate(test_set["source"].read_text().splitlines())]
-    assert output.read_text(encoding="utf-8").split("\n") == [*said, ""]
-    references = [[line] for line in test_set["reference"][0].read_text().splitlines()]
-    assert found.measurements == [measure(name, said, references, FEW) for name in ("chrf", "per")]
-    assert (found.lines, found.system, found.other) == (4, str(models[0]), None)
-    again = evaluate(None, hypotheses=output, metrics=["chrf", "per"], options=FEW, **test_set)
-    assert again.measurements == found.measurements
+    monkeypatch.setattr(systems, "_LINES_AHEAD", 3)
+    output = tmp_path / "output"
+    metrics = ["chrf", "per"]
+    options = {"metrics": metrics, "resamples": 50}
+    result = evaluate(models[0], **test_set, **options, beam=2, precision="float32", output=output)
+    expected = translations(models[0], test_set["source"], beam=2)
+    assert output.read_text(encoding="utf-8").split("\n") == [*expected, ""]
+    references = [[line] for line in lines(test_set["reference"])]
+    assert result.measurements == [measure(name, expected, references, OPTIONS) for name in metrics]
+    assert (result.lines, result.system, result.compared_system) == (4, str(models[0]), None)
+    assert result.search == {"beam": 2, "length_penalty": 0.6, "precision": "float32"}
+    again = evaluate(hypotheses=output, reference=test_set["reference"], **options)
+    assert again.measurements == result.measurements
+    assert again.search is None
 
 
-def test_a_model_is_measured_in_the_numbers_that_are_asked_for(models, test_set, monkeypatch):
-    loaded = []
-    load = Translator.load.__func__
-    monkeypatch.setattr(
-        Translator,
-        "load",
-        classmethod(
-            lambda cls, *given, **more: loaded.append(more["precision"]) or load(cls, *given, **more)
-        ),
-    )
-    evaluate(models[0], **test_set, metrics=["per"], options=FEW, precision="int8")
-    evaluate(models[0], **test_set, metrics=["per"], options=FEW)
-    assert loaded == ["int8", "float32"]
+def test_a_translator_and_lists_of_lines(models, test_set):
+    translator = Translator.load(models[0], beam=3, precision="float32")
+    source, reference = lines(test_set["source"]), lines(test_set["reference"])
+    result = transduce.evaluate(translator, source=source, reference=reference, resamples=50)
+    expected = translations(models[0], test_set["source"], beam=3)
+    references = [[line] for line in reference]
+    assert result.bleu == measure("bleu", expected, references, OPTIONS).score
+    assert result.chrf == measure("chrf", expected, references, OPTIONS).score
+    assert result.exact == measure("exact", expected, references, OPTIONS).score
+    assert result.search == {"beam": 3, "length_penalty": 0.6, "precision": "float32"}
+    with pytest.raises(AttributeError, match="per was not measured"):
+        _ = result.per
+    with pytest.raises(ConfigError, match="Translator"):
+        evaluate(translator, source=source, reference=reference, beam=1)
+
+
+def test_precision_reaches_the_model(models, test_set):
+    result = evaluate(models[0], **test_set, metrics=["per"], resamples=50, precision="int8")
+    assert result.search["precision"] == "int8"
 
 
 def test_two_models_are_compared(models, test_set):
-    found = evaluate(models[0], compare_with=models[1], **test_set, options=FEW, beam=1)
-    said = [
-        [
-            one.text
-            for one in transduce.Translator.load(model, beam=1).translate(
-                test_set["source"].read_text().splitlines()
-            )
-        ]
-        for model in models
-    ]
-    references = [[line] for line in test_set["reference"][0].read_text().splitlines()]
-    assert found.comparisons == [
-        compare(name, *said, references, FEW) for name in ("bleu", "chrf", "ter", "exact")
-    ]
-    assert found.measurements == [one.one for one in found.comparisons]
+    result = evaluate(
+        models[0], compare_with=models[1], **test_set, resamples=50, beam=1, precision="float32"
+    )
+    hypotheses = [translations(model, test_set["source"], beam=1) for model in models]
+    references = [[line] for line in lines(test_set["reference"])]
+    assert result.comparisons == [compare(name, *hypotheses, references, OPTIONS) for name in DEFAULT_METRICS]
+    assert result.measurements == [comparison.first for comparison in result.comparisons]
+    assert result.compared_system == str(models[1])
 
 
-def test_files_are_compared_without_any_model(tmp_path, test_set):
+def test_hypotheses_are_compared_without_any_model(tmp_path, test_set):
     good, bad = write(tmp_path / "good", "a", "b c", "d", "x"), write(tmp_path / "bad", *"aaaa")
-    found = evaluate(
-        None,
+    result = evaluate(
         hypotheses=good,
         compare_with=bad,
         reference=test_set["reference"],
-        metrics=["exact", "exact", "per"],
-        options=FEW,
+        metrics=["exact", "EXACT", "Per"],
+        resamples=50,
     )
-    told = json.loads(found.to_json())
-    assert told["metrics"]["exact"]["score"] == 75
-    assert list(told["metrics"]) == ["exact", "per"]
-    assert told["compared"]["metrics"]["exact"]["difference"] == -50
-    assert told["compared"]["metrics"]["per"]["score"] == 80
-    assert 0 < told["compared"]["metrics"]["per"]["p"] <= 1
-    assert told["compared"]["system"] == str(bad)
-    shown = io.StringIO()
-    print_evaluation(found, Console(file=shown, width=100))
-    text = shown.getvalue()
-    assert f"A: {good}\nB: {bad}\n" in text
-    assert "exact ↑" in text
-    assert "-50.00" in text
-    assert "PER: nrefs:1|bs:50|seed:12345|case:mixed" in text
+    fields = json.loads(result.to_json())
+    assert list(fields["metrics"]) == ["exact", "per"]
+    assert fields["metrics"]["exact"]["score"] == result.exact == 75
+    assert fields["compared"]["metrics"]["exact"]["difference"] == -50
+    assert fields["compared"]["metrics"]["per"]["score"] == 80
+    assert 0 < fields["compared"]["metrics"]["per"]["p"] <= 1
+    assert fields["compared"]["system"] == str(bad)
+    same = evaluate(
+        hypotheses=lines(good), compare_with=lines(bad), reference=lines(test_set["reference"]), resamples=50
+    )
+    assert same.exact == 75
+    assert same.compared_system == "compare_with"
 
 
-@pytest.mark.parametrize(("width", "systems"), [(40, 1), (80, 2)])
-def test_a_narrow_terminal_shows_all_figures_on_one_line(tmp_path, test_set, width, systems):
-    said = write(tmp_path / "said", *"wxyz")  # the widest figures: TER is 100
-    other = {"compare_with": said} if systems == 2 else {}
-    found = evaluate(None, hypotheses=said, reference=test_set["reference"], options=FEW, **other)
-    shown = io.StringIO()
-    print_evaluation(found, Console(file=shown, width=width))
-    (row,) = [line for line in shown.getvalue().splitlines() if "TER ↓" in line]
-    assert row.split()[2:] == [*["100.00", "100.0–100.0"] * systems, *["+0.00", "1.000"] * (systems - 1)]
+def test_an_evaluation_as_text(test_set):
+    result = evaluate(hypotheses=["a", "b c", "d", "x"], reference=test_set["reference"], resamples=50)
+    text = str(result)
+    for part in ("BLEU", "chrF", "TER", "exact 75.00", "4 lines"):
+        assert part in text
+    compared = evaluate(
+        hypotheses=["a", "b c", "d", "x"],
+        compare_with=["a", "b c", "d", "e"],
+        reference=test_set["reference"],
+        metrics=["exact"],
+        resamples=50,
+    )
+    assert "75.00 → 100.00 (+25.00, p = " in str(compared)
 
 
-def test_mistakes_come_before_any_translation(models, test_set, tmp_path, monkeypatch):
-    def never(*_):
-        raise AssertionError
+@pytest.mark.parametrize(
+    ("lines", "tokenization"),
+    [
+        (["今日はとても天気がいいですね。", "彼は学校へ行きました。"], "ja-mecab"),
+        (["今天天气真的很好。", "他昨天去学校了。"], "zh"),
+        (["วันนี้อากาศดีมาก", "เขาไปโรงเรียนเมื่อวาน"], "char"),
+    ],
+)
+def test_bleu_of_text_without_spaces_suggests_a_tokenization(lines, tokenization):
+    result = evaluate(hypotheses=lines, reference=lines, metrics=["BLEU"], resamples=50)
+    (warning,) = result.warnings
+    assert f"--tokenize {tokenization}" in warning
+    assert json.loads(result.to_json())["warnings"] == [warning]
+    assert warning in str(result)
+    chosen = evaluate(hypotheses=lines, reference=lines, metrics=["bleu"], tokenize="char", resamples=50)
+    assert chosen.warnings == []
+    assert chosen.bleu == pytest.approx(100)
+    assert evaluate(hypotheses=lines, reference=lines, metrics=["chrf"], resamples=50).warnings == []
 
-    monkeypatch.setattr(module, "_translate", never)
+
+def test_mistakes_are_found_before_any_translation(models, test_set, tmp_path, monkeypatch):
+    monkeypatch.setattr(systems.ModelSystem, "translations", lambda _: pytest.fail("translated"))
     short = write(tmp_path / "short", "a")
     same = write(tmp_path / "same", *"wxyz")
+    empty = write(tmp_path / "empty", "a", " ", "b", "c")
     reference, linked = test_set["reference"], tmp_path / "linked"
-    linked.hardlink_to(reference[0])
+    linked.hardlink_to(reference)
+    unequal = r"short has 1 lines and .*reference has 4"
     for error, message, arguments in [
-        (ConfigError, "there is no metric 'blue'", {"model": models[0], "metrics": ["blue"]}),
-        (ConfigError, "nothing to evaluate was given", {"model": None}),
+        (ConfigError, "'blue'.*bleu, chrf", {"model": models[0], "metrics": ["blue"]}),
+        (ConfigError, "model folder or --hypotheses", {"model": None}),
         (ConfigError, "both a model and --hypotheses", {"model": models[0], "hypotheses": short}),
-        (ConfigError, "give --source FILE", {"model": models[0], "source": None}),
-        (ConfigError, "there is no model", {"model": None, "hypotheses": short, "output": tmp_path / "o"}),
-        (ConfigError, "would overwrite what is read", {"model": models[0], "output": reference[0]}),
-        (ConfigError, "would overwrite what is read", {"model": models[0], "output": linked}),
+        (ConfigError, "--source FILE", {"model": models[0], "source": None}),
+        (ConfigError, "--output", {"model": None, "hypotheses": same, "output": tmp_path / "o"}),
+        (ConfigError, "--output .* would overwrite", {"model": models[0], "output": reference}),
+        (ConfigError, "--output .* would overwrite", {"model": models[0], "output": linked}),
         (ConfigError, "overwrite", {"model": models[0], "compare_with": same, "output": same}),
         (DataError, r"cannot write .*nowhere", {"model": models[0], "output": tmp_path / "nowhere" / "o"}),
-        (DataError, r"short has 1 lines and .*reference has 4", {"model": None, "hypotheses": short}),
-        (DataError, r"short has 1 lines and .*reference has 4", {"model": models[0], "source": short}),
-        (DataError, r"short has 1 lines and .*reference has 4", {"model": models[0], "compare_with": short}),
+        (DataError, unequal, {"model": None, "hypotheses": short}),
+        (DataError, unequal, {"model": models[0], "source": short}),
+        (DataError, unequal, {"model": models[0], "compare_with": short}),
+        (DataError, "hypotheses has 1 lines", {"model": None, "hypotheses": ["a"]}),
         (DataError, r"cannot read .*missing", {"model": models[0], "compare_with": tmp_path / "missing"}),
-        (transduce.TransduceError, "is not a folder", {"model": tmp_path / "missing"}),
-        (transduce.TransduceError, "not a model folder", {"model": models[0], "compare_with": tmp_path}),
-        (DataError, r"empty, line 2: empty", {"model": models[0], "source": tmp_path / "empty"}),
+        (TransduceError, "missing", {"model": tmp_path / "missing"}),
+        (TransduceError, str(tmp_path), {"model": models[0], "compare_with": tmp_path}),
+        (DataError, r"empty, line 2", {"model": models[0], "source": empty}),
+        (DataError, r"source, line 2", {"model": models[0], "source": ["a", "", "b", "c"]}),
     ]:
-        write(tmp_path / "empty", "a", " ", "b", "c")
         with pytest.raises(error, match=message):
             evaluate(**{**test_set, **arguments})
+
+
+def test_a_path_may_be_a_string(models, test_set):
+    paths = {name: str(path) for name, path in test_set.items()}
+    assert isinstance(paths["source"], str)
+    result = evaluate(str(models[0]), **paths, metrics=["exact"], resamples=50)
+    assert result.system == str(models[0])
+    assert Path(result.system) == models[0]

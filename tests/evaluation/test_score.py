@@ -30,7 +30,7 @@ def scores(of, sources=SOURCES, targets=TARGETS, **settings):
 
 
 def brute_force(of, source, target):
-    """One pair, all logits."""
+    """Score one pair from all logits of its forward pass."""
     vocabulary = TOKENIZER.vocabulary
     (source_ids,), (target_ids,) = TOKENIZER.encode_source([source]), TOKENIZER.encode_target([target])
     read = torch.tensor([[vocabulary.bos, *target_ids[:-1]]])
@@ -40,34 +40,34 @@ def brute_force(of, source, target):
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "pre", "positions": "rotary"}, {"share": "none"}])
-def test_it_is_what_one_pair_at_a_time_gives(changes):
-    one = model(**changes)
-    found = scores(one)
-    assert len(found) == len(SOURCES)
-    for score, source, target in zip(found, SOURCES, TARGETS, strict=True):
-        assert score.log_probabilities == pytest.approx(brute_force(one, source, target), abs=1e-5)
+def test_scores_equal_those_of_one_pair_at_a_time(changes):
+    transformer = model(**changes)
+    results = scores(transformer)
+    assert len(results) == len(SOURCES)
+    for score, source, target in zip(results, SOURCES, TARGETS, strict=True):
+        assert score.log_probabilities == pytest.approx(brute_force(transformer, source, target), abs=1e-5)
         assert score.log_probability == pytest.approx(sum(score.log_probabilities))
         assert len(score.tokens) == len(score.log_probabilities) - 1
         assert score.tokens == readable(TOKENIZER.target, TOKENIZER.encode_target([target])[0][:-1])
 
 
 @pytest.mark.parametrize("settings", [{"ahead": 7}, {"max_tokens": 1}, {"max_tokens": 60, "ahead": 11}])
-def test_neighbours_change_nothing(settings):
-    one = model()
-    for alone, together in zip(scores(one, **settings), scores(one), strict=True):
+def test_the_rest_of_the_batch_changes_nothing(settings):
+    transformer = model()
+    for alone, together in zip(scores(transformer, **settings), scores(transformer), strict=True):
         assert alone.tokens == together.tokens
         assert alone.log_probabilities == pytest.approx(together.log_probabilities, abs=1e-5)
 
 
-def test_so_do_chunks_of_positions(monkeypatch):
-    one = model()
-    wanted = scores(one)
+def test_chunks_of_positions_change_nothing(monkeypatch):
+    transformer = model()
+    expected = scores(transformer)
     monkeypatch.setattr(module, "POSITIONS", 5)
-    for some, all_at_once in zip(scores(one), wanted, strict=True):
-        assert some.log_probabilities == pytest.approx(all_at_once.log_probabilities, abs=1e-5)
+    for chunked, whole in zip(scores(transformer), expected, strict=True):
+        assert chunked.log_probabilities == pytest.approx(whole.log_probabilities, abs=1e-5)
 
 
-def test_batches_hold_no_more_than_they_may(monkeypatch):
+def test_batches_keep_to_the_token_limit(monkeypatch):
     sizes = []
     real = module.log_probabilities
 
@@ -81,10 +81,10 @@ def test_batches_hold_no_more_than_they_may(monkeypatch):
     assert len(sizes) < len(SOURCES) / 2
 
 
-def test_perplexity_is_what_validation_reports():
-    one = model()
+def test_perplexity_equals_that_of_validation():
+    transformer = model()
     total = Total()
-    for score in scores(one):
+    for score in scores(transformer):
         total.add(score)
     batch = pad(
         [np.array(ids) for ids in TOKENIZER.encode_source(SOURCES)],
@@ -92,35 +92,35 @@ def test_perplexity_is_what_validation_reports():
         TOKENIZER.vocabulary,
     )
     with torch.no_grad():
-        loss = batch_loss(one, batch, smoothing=0.1)
+        loss = batch_loss(transformer, batch, smoothing=0.1)
     assert total.pairs == len(SOURCES)
     assert total.tokens == loss.tokens
     assert -total.log_probability == pytest.approx(loss.negative_log_likelihood, rel=1e-6)
     assert total.perplexity == pytest.approx(math.exp(loss.negative_log_likelihood / loss.tokens), rel=1e-6)
 
 
-def test_there_is_no_dropout_and_the_model_stays_as_it_was():
-    one = model(dropout=0.5)
-    wanted = scores(one)
-    assert scores(one.train()) == wanted
-    assert one.training
-    assert not one.eval().training
-    scores(one)
-    assert not one.training
+def test_dropout_is_off_and_the_training_mode_is_restored():
+    transformer = model(dropout=0.5)
+    expected = scores(transformer)
+    assert scores(transformer.train()) == expected
+    assert transformer.training
+    assert not transformer.eval().training
+    scores(transformer)
+    assert not transformer.training
 
 
-def test_they_come_as_they_are_read():
-    """Memory is bounded: of an endless corpus, the first scores come after a few pairs."""
-    taken = []
+def test_scores_stream():
+    """The first scores of an endless corpus come after a few pairs, so memory is bounded."""
+    read = []
 
     def endless():
         while True:
-            taken.append(1)
+            read.append(1)
             yield "a b"
 
-    found = score_pairs(model(), TOKENIZER, endless(), endless(), ahead=5)
-    assert len([next(found) for _ in range(7)]) == 7
-    assert len(taken) <= 22
+    results = score_pairs(model(), TOKENIZER, endless(), endless(), ahead=5)
+    assert len([next(results) for _ in range(7)]) == 7
+    assert len(read) <= 22
 
 
 def test_mistakes_are_named():
@@ -134,5 +134,5 @@ def test_mistakes_are_named():
     with pytest.raises(DataError, match=r"source, line 2: empty"):
         scores(model(), ["a", ""], ["a", "a"])
     short = model(positions="learned", max_length=8)
-    with pytest.raises(DataError, match=r"target, line 2: \d+ tokens, but the model can read 8; leave"):
+    with pytest.raises(DataError, match=r"target, line 2: \d+ tokens.* 8;"):
         scores(short, ["a", "a"], ["a", "a b c d e f g h i j k"])

@@ -182,13 +182,13 @@ def test_a_search_that_finds_nothing():
         inspect(Translator(model, tokenizer, settings), ENGLISH)
 
 
-def test_the_public_translator_can_be_looked_into(tmp_path):
+def test_a_loaded_translator_can_be_inspected(tmp_path):
     model, tokenizer = model_for(ENGLISH, GERMAN)
     transduce.save(model, tmp_path / "model", tokenizer)
-    translator = transduce.Translator.load(tmp_path / "model", beam=2, extra_length=3)
-    found = translator.inspect(ENGLISH)
-    assert found.data() == inspect(translator, ENGLISH).data()
-    assert translator.inspect(ENGLISH, GERMAN).target == GERMAN
+    translator = transduce.Translator.load(tmp_path / "model", beam=2, extra_length=3, precision="float32")
+    found = transduce.inspect(translator, ENGLISH, GERMAN)
+    assert found.target == GERMAN
+    assert found.data() == look(model, tokenizer, ENGLISH, GERMAN, beam=2, extra_length=3).data()
 
 
 def test_notebooks_get_a_frame():

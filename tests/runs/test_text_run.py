@@ -86,7 +86,7 @@ def test_a_language_model_writes_what_it_read(text, tmp_path, quiet):
     generator = TextGenerator.load(run.folder / "final", beam=1, extra_length=50)
     lines = list(generator.generate("the c", lines=3))
     assert [found[0].text for found in lines] == SAID[:1] * 3
-    assert measure_files(run.folder / "final", [text]).a_token < 1.1
+    assert measure_files(run.folder / "final", [text]).per_token < 1.1
     with pytest.raises(DataError, match=r"the prompt is \d+ tokens long, and the model reads 61"):
         next(generator.generate("the cat sat on the mat " * 3))
     drawn = TextGenerator.load(run.folder / "final", nbest=3, extra_length=50, seed=4)

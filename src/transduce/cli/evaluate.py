@@ -1,60 +1,53 @@
 """``transduce evaluate``."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-from typer import Option
-
+from transduce.cli import evaluation_options as e
 from transduce.cli import options as o
-
-File = Path | None
 
 
 def evaluate(
-    reference: Annotated[list[Path], Option(metavar="FILE", help="What is right; may be repeated.")],
-    model: Annotated[File, typer.Argument(metavar="MODEL", help="A model folder.")] = None,
-    source: Annotated[File, Option(metavar="FILE", help="What the model is to translate.")] = None,
-    hypotheses: Annotated[File, Option(metavar="FILE", help="Translations, instead of a model.")] = None,
-    compare: Annotated[File, Option(metavar="OTHER", help="A second model, or translations.")] = None,
-    alternatives: Annotated[bool, Option("--alternatives", help="Tabs part references.")] = False,
-    metric: Annotated[
-        list[str] | None, Option(metavar="NAME", help="bleu, chrf, ter and exact if not given; per, wer.")
-    ] = None,
-    lowercase: Annotated[bool, Option("--lowercase", help="Do not look at the case.")] = False,
-    tokenize: Annotated[
-        str, Option(metavar="NAME", help="For BLEU: 13a, none, intl, zh, char, moses, flores200 …")
-    ] = "13a",
-    language: Annotated[str | None, Option(metavar="CODE", help="For moses: de, en, …")] = None,
+    reference: e.Reference,
+    model: e.Model = None,
+    source: e.Source = None,
+    hypotheses: e.Hypotheses = None,
+    compare: e.Compare = None,
+    alternatives: e.Alternatives = False,
+    metric: e.Metrics = None,
+    lowercase: e.Lowercase = False,
+    tokenize: e.Tokenize = "13a",
+    language: e.Language = None,
+    comet_model: e.CometModel = "Unbabel/wmt22-comet-da",
     beam: o.Beam = 4,
     length_penalty: o.LengthPenalty = 0.6,
-    precision: o.Precision = "float32",
-    output: Annotated[File, Option(metavar="FILE", help="Keep the model's translations here.")] = None,
-    json: Annotated[bool, Option("--json", help="Print a JSON object instead of the table.")] = False,
+    precision: o.Precision = "auto",
+    device: o.Device = "auto",
+    output: e.Output = None,
+    json: e.Json = False,
 ) -> None:
-    """Translate a test set and score it; with --compare, say whether another system is better.
+    """Translate a test set and score the translations; with --compare, test whether two systems differ.
 
     Example: transduce evaluate runs/en-de/final --source test.en --reference test.de
     """
     from transduce.evaluation.evaluate import evaluate as run
-    from transduce.evaluation.measurement import Options
-    from transduce.evaluation.metrics import USUAL
-    from transduce.evaluation.score_table import print_evaluation, result_console
+    from transduce.evaluation.evaluation_table import print_result, require_output
+    from transduce.evaluation.metrics import DEFAULT_METRICS
 
-    console = result_console()
-    found = run(
+    require_output()
+    evaluation = run(
         model,
         reference=reference,
         source=source,
         hypotheses=hypotheses,
         compare_with=compare,
         alternatives=alternatives,
-        metrics=metric or USUAL,
-        options=Options(lowercase, tokenize, language),
+        metrics=metric or DEFAULT_METRICS,
+        lowercase=lowercase,
+        tokenize=tokenize,
+        language=language,
+        comet_model=comet_model,
         beam=beam,
         length_penalty=length_penalty,
         precision=precision,
+        device=device,
         output=output,
     )
-    typer.echo(found.to_json()) if json else print_evaluation(found, console)
-    found.require_kept()
+    print_result(evaluation, as_json=json)

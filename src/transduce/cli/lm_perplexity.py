@@ -11,17 +11,21 @@ from transduce.cli import text_options as t
 
 def perplexity(
     model: o.Model,
-    text: Annotated[list[Path], typer.Option(metavar="FILE", help="Plain text; may be repeated.")],
+    text: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="Plain text; repeat for several files.", rich_help_panel=o.DATA),
+    ],
     packed: t.Packed = True,
+    device: o.Device = "auto",
 ) -> None:
-    """Say how well a language model predicts a text.
+    """Measure the perplexity of a text under a language model, which computes in float32.
 
     Example: transduce lm perplexity runs/tales/final --text other-tales.txt
     """
     from transduce.evaluation.perplexity import measure_files
 
-    found = measure_files(model, text, packed=packed)
+    result = measure_files(model, text, packed=packed, device=device)
     typer.echo(
-        f"perplexity {found.a_token:.2f}, {found.bits_a_byte:.3f} bits a byte "
-        f"({found.tokens:,} tokens, {found.bytes:,} bytes)"
+        f"perplexity {result.per_token:.2f} per token, {result.bits_per_byte:.3f} bits per byte "
+        f"({result.tokens:,} tokens, {result.bytes:,} bytes)"
     )

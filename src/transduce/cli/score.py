@@ -5,18 +5,30 @@ from typing import Annotated, Literal
 
 import typer
 
+from transduce.cli import options as o
+
 
 def score(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
-    source: Annotated[Path, typer.Option(metavar="FILE", help="Source text, plain or gzip.")],
-    target: Annotated[Path, typer.Option(metavar="FILE", help="Target text, as many lines.")],
+    model: o.Model,
+    source: Annotated[
+        Path, typer.Option(metavar="FILE", help="Source text, plain or gzip.", rich_help_panel=o.DATA)
+    ],
+    target: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE", help="Target text with the same number of lines.", rich_help_panel=o.DATA
+        ),
+    ],
     format: Annotated[  # noqa: A002 (the option's name)
-        Literal["text", "json"], typer.Option(help="json: tokens and their log-probabilities, too.")
+        Literal["text", "json"],
+        typer.Option(help="json: also the tokens and their log-probabilities.", rich_help_panel=o.OUTPUT),
     ] = "text",
+    device: o.Device = "auto",
 ) -> None:
-    """Say how likely a model finds given targets: the log-probability of each, a line a pair.
+    """Print the log-probability of given targets, one line per pair.
 
-    The corpus' perplexity is said at the end: on standard error, or as json's last object.
+    The corpus' perplexity comes last: on standard error, or with --format json as the last object. The model
+    computes in float32, because a smaller format would change the log-probabilities.
 
     Example: transduce score runs/en-de/final --source test.en --target test.de
     """
@@ -24,4 +36,5 @@ def score(
 
     from transduce.evaluation.score_files import score_files
 
-    score_files(model, source, target, format, Console(stderr=True))
+    console = Console(stderr=True)
+    score_files(model, source, target, layout=format, device=device, console=console)

@@ -12,20 +12,31 @@ def evaluate(
     model: o.Model,
     images: Annotated[
         Path,
-        typer.Option(metavar="PATH", help="A folder of images by class, an idx file of images, or an .npz."),
+        typer.Option(
+            metavar="PATH",
+            help="A folder with one subfolder per class, an idx file of images, or an .npz.",
+            rich_help_panel=o.DATA,
+        ),
     ],
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of the tables.")] = False,
+    precision: o.Precision = "auto",
+    device: o.Device = "auto",
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print a JSON object instead of the tables.", rich_help_panel=o.OUTPUT),
+    ] = False,
 ) -> None:
-    """Count how often a model is right: in all, class by class, and what it takes for what.
+    """Measure the accuracy of an image classifier: overall, for each class, and as a confusion matrix.
 
     Example: transduce vision evaluate runs/digits/final --images t10k-images-idx3-ubyte.gz
     """
     from json import dumps
 
-    from rich.console import Console
-
     from transduce.evaluation.image_classes import evaluate_images
-    from transduce.evaluation.image_report import print_images
+    from transduce.evaluation.image_table import print_images
+    from transduce.terminal import output_console
 
-    found = evaluate_images(model, images)
-    typer.echo(dumps(found.to_dict(), ensure_ascii=False)) if json else print_images(found, Console())
+    result = evaluate_images(model, images, precision=precision, device=device)
+    if json:
+        typer.echo(dumps(result.to_dict(), ensure_ascii=False))
+    else:
+        print_images(result, output_console())

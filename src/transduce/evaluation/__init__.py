@@ -1,1 +1,1 @@
-"""How good a model is: what its translations are worth, and how likely it finds given ones."""
+"""Metrics of translations, log-probabilities of given targets, and perplexity of text."""

@@ -1,6 +1,6 @@
-"""How certain a rate is: lines are drawn again and again, with replacement (Koehn, 2004).
+"""Bootstrap resampling of a test set's lines: confidence intervals and paired tests (Koehn, 2004).
 
-The draws and, but for ties, the test are sacrebleu's, so that all metrics of a table are judged alike.
+The resamples are sacrebleu's, and so is the test except for ties: all metrics of a table are treated alike.
 """
 
 from typing import NamedTuple
@@ -9,55 +9,60 @@ import numpy as np
 import numpy.typing as npt
 
 SEED = 12345  # sacrebleu's
-_AT_ONCE = 2_000_000  # drawn lines
+_LINES_AT_ONCE = 2_000_000  # resampled lines held in memory
 _ROUNDING = 1e-9  # percent
 
-Counts = npt.NDArray[np.int64]  # (lines, 2): errors, or what was right, and out of how many
+# (lines, 2): a numerator and a denominator for each line, such as errors and tokens.
+LineCounts = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 Rates = npt.NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """Where 95 of 100 resampled scores lie."""
+    """The range that holds 95% of the resampled scores."""
 
     low: float
     high: float
 
 
-def rate(counts: Counts) -> float:
-    """In percent."""
-    part, whole = counts.sum(axis=0)
-    return float(100 * part / whole)
+def rate(counts: LineCounts) -> float:
+    """Return the corpus' rate in percent: the sum of the numerators over the sum of the denominators."""
+    numerator, denominator = counts.sum(axis=0)
+    return float(100 * numerator / denominator)
 
 
-def resampled_rates(counts: Counts, resamples: int) -> Rates:
-    """The rate of each resample, (resamples,), in percent; the same draws for as many lines."""
+def resampled_rates(counts: LineCounts, resamples: int) -> Rates:
+    """Return the rate of each resample in percent, (resamples,).
+
+    Test sets of the same size get the same resamples.
+    """
     generator = np.random.default_rng(SEED)
     lines = len(counts)
-    rows = max(1, _AT_ONCE // lines)
+    rows = max(1, _LINES_AT_ONCE // lines)
     rates = []
     for begin in range(0, resamples, rows):
-        drawn = generator.choice(lines, size=(min(rows, resamples - begin), lines), replace=True)
-        part, whole = (column[drawn].sum(axis=1) for column in counts.T)
-        rates.append(100 * part / whole)
+        sampled = generator.choice(lines, size=(min(rows, resamples - begin), lines), replace=True)
+        numerator, denominator = (column[sampled].sum(axis=1) for column in counts.T)
+        rates.append(100 * numerator / denominator)
     return np.concatenate(rates)
 
 
 def interval(rates: Rates) -> Interval:
-    """Without the lowest and the highest fortieth."""
+    """Return the range of the rates without the lowest and the highest 2.5%."""
     ordered, cut = np.sort(rates), len(rates) // 40
     return Interval(float(ordered[cut]), float(ordered[len(rates) - cut - 1]))
 
 
-def paired_p_value(one: Counts, other: Counts, resamples: int) -> float:
-    """How often chance alone would bring a difference like the one between two systems' rates.
+def paired_p_value(first: LineCounts, second: LineCounts, resamples: int) -> float:
+    """Return the p-value of the difference between two systems' rates, from the same resamples of both.
 
-    Both systems get the same draws. How the differences spread around their mean says what chance does.
-    Sacrebleu's mean may be above the true difference by chance, and leave out those that are just as large.
+    The spread of the resampled differences around their mean estimates the effect of chance. Sacrebleu's rule
+    differs in two points: its mean may exceed the true difference, and it does not count ties.
     """
-    difference = abs(rate(one) - rate(other))
-    drawn = np.abs(resampled_rates(one, resamples) - resampled_rates(other, resamples))
-    # Whole lines make steps, and many a draw is just as far off: it counts, wherever luck puts the mean.
-    middle = min(float(drawn.mean()), difference)
-    by_chance = int((drawn - middle > difference - _ROUNDING).sum())
-    # Systems that say the same would get the least p of all otherwise.
+    difference = abs(rate(first) - rate(second))
+    resampled = np.abs(resampled_rates(first, resamples) - resampled_rates(second, resamples))
+    # Rates change in steps of whole lines, so many resamples tie with the difference: ties count, wherever
+    # the resampled mean happens to fall.
+    mean = min(float(resampled.mean()), difference)
+    by_chance = int((resampled - mean > difference - _ROUNDING).sum())
+    # Without this exception, identical systems would get the smallest p-value of all.
     return (by_chance + 1) / (resamples + 1) if difference else 1.0

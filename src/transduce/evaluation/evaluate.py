@@ -1,211 +1,178 @@
-"""A test set, one or two systems, and what their translations are worth."""
+"""Translate a test set with one or two systems, and measure the translations."""
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from transduce.data.text_files import is_same_file
 from transduce.errors import ConfigError, DataError
-from transduce.evaluation.line_files import read, read_references, read_sources, same_length
-from transduce.evaluation.measurement import Comparison, Measurement, Options
-from transduce.evaluation.metrics import USUAL, check, compare, measure
-from transduce.terminal import with_bar
+from transduce.evaluation.evaluation import Evaluation
+from transduce.evaluation.lines import (
+    ReferenceText,
+    Text,
+    read_references,
+    read_sources,
+    require_same_length,
+)
+from transduce.evaluation.measurement import COMET_MODEL, MetricOptions
+from transduce.evaluation.metrics import DEFAULT_METRICS, check_metrics, compare, measure, metric_names
+from transduce.evaluation.systems import ModelOptions, System, SystemLoader
+from transduce.evaluation.unspaced_text import tokenization_warning
 
 if TYPE_CHECKING:
     from transduce.decoding.translator import Translator
     from transduce.models.protocol import Precision
 
-_AT_ONCE = 250  # lines that are translated before the bar moves on
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What was measured of a system; and of another one, if there was one to compare it with."""
-
-    system: str
-    lines: int
-    measurements: list[Measurement]
-    search: dict[str, object] | None = None  # how a model looked for its translations, if there is one
-    other: str | None = None
-    comparisons: Sequence[Comparison] = ()
-    lost: DataError | None = None  # why the translations could not be kept, if they could not
-
-    def to_json(self) -> str:
-        """All of it."""
-        found: dict[str, object] = {
-            "lines": self.lines,
-            "system": self.system,
-            "metrics": {one.metric: _figures(one) for one in self.measurements},
-        }
-        if self.search is not None:
-            found["search"] = self.search
-        if self.other is not None:
-            found["compared"] = {
-                "system": self.other,
-                "metrics": {
-                    one.other.metric: {**_figures(one.other), "difference": one.difference, "p": one.p}
-                    for one in self.comparisons
-                },
-            }
-        return json.dumps(found, indent=2, ensure_ascii=False)
-
-    def require_kept(self) -> None:
-        """Raise what kept the translations from being kept, once their scores were seen."""
-        if self.lost is not None:
-            raise self.lost
-
-
-def _figures(measurement: Measurement) -> dict[str, object]:
-    return {key: value for key, value in asdict(measurement).items() if key != "metric"}
+_TOKEN_METRICS = {"per", "wer", "ser"}  # they would take a tab in a reference for a space
 
 
 def evaluate(
-    model: Path | None,
+    model: "str | Path | Translator | None" = None,
     *,
-    reference: Sequence[Path],
-    source: Path | None = None,
-    hypotheses: Path | None = None,
-    compare_with: Path | None = None,
+    reference: ReferenceText,
+    source: Text | None = None,
+    hypotheses: Text | None = None,
+    compare_with: "Text | Translator | None" = None,
     alternatives: bool = False,
-    metrics: Sequence[str] = USUAL,
-    options: Options | None = None,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    lowercase: bool = False,
+    tokenize: str = "13a",
+    language: str | None = None,
+    comet_model: str = COMET_MODEL,
+    resamples: int = 1000,
     beam: int = 4,
     length_penalty: float = 0.6,
-    precision: "Precision" = "float32",
-    output: Path | None = None,
+    precision: "Precision" = "auto",
+    device: str = "auto",
+    output: str | Path | None = None,
     console: Console | None = None,
 ) -> Evaluation:
-    """Measure a model's translations of ``source``, or those in ``hypotheses``, against the references.
+    """Measure a model's translations of ``source``, or ready-made ``hypotheses``, against references.
 
-    A model or a file with translations may be compared with it. With ``alternatives``, tabs stand between
-    the several references of a line. The model's translations are kept in ``output``.
+    Example: ``transduce.evaluate("runs/en-de/final", source="test.en", reference="test.de").bleu``
+
+    Args:
+        model: A model folder or a `Translator`.
+        reference: A file; several files as a list of `Path`; a list of lines; or for each line, a list of all
+            its references.
+        source: The text to translate: a file or a list of lines.
+        hypotheses: Translations to measure instead of a model's: a file or a list of lines.
+        compare_with: A second system: a model folder, a `Translator`, a file of translations or their lines.
+        alternatives: Whether tabs separate the references of a line.
+        metrics: Any of bleu, chrf, ter, exact, per, wer, ser and comet.
+        lowercase: Whether to ignore case.
+        tokenize: The tokenization for BLEU: 13a, none, intl, zh, ja-mecab, ko-mecab, char, flores200, moses.
+        language: The language of the references, for ``tokenize="moses"``.
+        comet_model: The COMET model: a name on the Hugging Face Hub, or a checkpoint file.
+        resamples: The number of bootstrap resamples for intervals and p-values.
+        beam: The beam size. This and the following three are for model folders; a `Translator` has its own.
+        length_penalty: The exponent α of the length penalty.
+        precision: auto, float32, bfloat16 or int8.
+        device: auto, cpu, cuda, cuda:1, ….
+        output: A file to which the model's translations are written.
+        console: Where progress and warnings are shown; standard error by default.
+
     """
-    options, console = options or Options(), console or Console(stderr=True)
-    metrics = list(dict.fromkeys(metrics))
-    systems = [_the_one(model, hypotheses)]
-    if compare_with is not None:
-        systems.append(_System(compare_with, is_model=compare_with.is_dir()))
-    # Whatever can go wrong should do so now, and not after hours of work.
-    check(metrics, options)
-    of_phones = {*metrics} & {"per", "wer"}
-    references = read_references(reference, alternatives=alternatives, tabs=not of_phones)
-    if output:
-        read_too = [path for path in (source, compare_with) if path]
-        _check_output(output, systems[0], [*reference, *read_too])
-    test = _Test(source, reference[0], len(references))
-    search: dict[str, object] = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
-    ready = [test.prepare(system, search, console) for system in systems]
-    one = ready[0].translations()
-    lost = _keep(one, output) if output else None
-    others = [each.translations() for each in ready[1:]]
-    name, lines = str(systems[0].path), len(references)
-    used = next((search | {"precision": each.precision} for each in ready if each.precision), None)
+    console = console or Console(stderr=True)
+    names = metric_names(metrics)
+    options = MetricOptions(lowercase, tokenize, language, resamples, comet_model, device)
+    _require_one_system(model, hypotheses)
+    references = read_references(reference, alternatives=alternatives, tabs=_TOKEN_METRICS.isdisjoint(names))
+    sources = None if source is None else read_sources(source)
+    if sources is not None:
+        require_same_length(sources, references)
+    source_lines = sources.lines if sources else None
+    check_metrics(names, references.lines, options, source_lines)
+    if output is not None:
+        _check_output(Path(output), model, (reference, source, compare_with))
+    loader = SystemLoader(sources, references, ModelOptions(beam, length_penalty, precision, device), console)
+    first, second = _first_system(loader, model, hypotheses), _second_system(loader, compare_with)
+
+    first_lines = first.translations()
+    output_error = _save(first_lines, Path(output)) if output is not None else None
+    second_lines = second.translations() if second else None
+    text = (accepted[0] for accepted in references.lines)
+    warning = tokenization_warning(text, tokenize) if "bleu" in names else None
     with console.status("measuring ..."):
-        if not others:
-            measured = [measure(each, one, references, options) for each in metrics]
-            return Evaluation(name, lines, measured, used, lost=lost)
-        compared = [compare(each, one, others[0], references, options) for each in metrics]
-    measured = [each.one for each in compared]
-    return Evaluation(name, lines, measured, used, str(compare_with), compared, lost)
+        if second_lines is None:
+            comparisons = []
+            measurements = [
+                measure(name, first_lines, references.lines, options, source_lines) for name in names
+            ]
+        else:
+            comparisons = [
+                compare(name, first_lines, second_lines, references.lines, options, source_lines)
+                for name in names
+            ]
+            measurements = [comparison.first for comparison in comparisons]
+    return Evaluation(
+        system=first.name,
+        lines=len(references.lines),
+        measurements=measurements,
+        search=first.search or (second.search if second else None),
+        compared_system=second.name if second else None,
+        comparisons=comparisons,
+        warnings=[warning] if warning else [],
+        output_error=output_error,
+    )
 
 
-@dataclass(frozen=True)
-class _System:
-    """Where translations come from."""
-
-    path: Path
-    is_model: bool  # otherwise, a file that has them
-
-
-def _the_one(model: Path | None, hypotheses: Path | None) -> _System:
+def _require_one_system(model: object, hypotheses: object) -> None:
     if model is not None and hypotheses is not None:
         raise ConfigError(
-            "both a model and --hypotheses were given", "leave one out; --compare sets two side by side"
+            "both a model and --hypotheses were given",
+            "give one of them; use --compare to compare two systems",
         )
+    if model is None and hypotheses is None:
+        raise ConfigError("nothing to evaluate was given", "give a model folder or --hypotheses FILE")
+
+
+def _first_system(
+    loader: SystemLoader, model: "str | Path | Translator | None", hypotheses: Text | None
+) -> System:
     if model is not None:
-        return _System(model, is_model=True)
-    if hypotheses is not None:
-        return _System(hypotheses, is_model=False)
-    raise ConfigError("nothing to evaluate was given", "give a model folder, or --hypotheses FILE")
+        return loader.model(model)
+    return loader.hypotheses(hypotheses or [], "hypotheses")
 
 
-class _Ready(NamedTuple):
-    """A system that can be asked."""
-
-    translations: Callable[[], list[str]]
-    precision: str | None  # in which it computes, if it is a model
-
-
-class _Test:
-    """Sources, and how many lines there are to be."""
-
-    def __init__(self, source: Path | None, reference: Path, lines: int) -> None:
-        self._source, self._reference, self._lines = source, reference, lines
-
-    def prepare(self, system: _System, search: Mapping[str, Any], console: Console) -> _Ready:
-        """Load all that is needed."""
-        if not system.is_model:
-            found = list(read(system.path))
-            same_length(system.path, len(found), self._reference, self._lines)
-            return _Ready(lambda: found, None)
-        from transduce.decoding.translator import Translator  # files are measured without torch
-        from transduce.engine.precision import precision_of
-        from transduce.models.protocol import Model
-
-        def warn(message: str) -> None:
-            console.print(f"warning: {message}", highlight=False, markup=False, soft_wrap=True)
-
-        translator = Translator.load(system.path, warn=warn, **search)
-        assert isinstance(translator.model, Model)  # noqa: S101
-        precision = precision_of(translator.model)
-        return _Ready(partial(_translate, translator, self._sources, console), precision)
-
-    @cached_property
-    def _sources(self) -> list[str]:
-        """Read once, however many models there are: they may come from a pipe."""
-        if self._source is None:
-            raise ConfigError("a model needs something to translate", "give --source FILE")
-        sources = read_sources(self._source)
-        same_length(self._source, len(sources), self._reference, self._lines)
-        return sources
+def _second_system(loader: SystemLoader, compare_with: "Text | Translator | None") -> System | None:
+    if compare_with is None:
+        return None
+    if isinstance(compare_with, str | Path):
+        folder = Path(compare_with).expanduser()
+        return loader.model(folder) if folder.is_dir() else loader.hypotheses(folder, "compare_with")
+    if isinstance(compare_with, Sequence):
+        return loader.hypotheses(compare_with, "compare_with")
+    return loader.model(compare_with)
 
 
-def _translate(translator: "Translator", lines: list[str], console: Console) -> list[str]:
-    """The longest first: what does not fit into memory shows at once, and the time left is not too low."""
-    found = [""] * len(lines)
-    order = sorted(range(len(lines)), key=lambda index: -len(lines[index]))
-    translations = translator.translate((lines[index] for index in order), ahead=_AT_ONCE)
-    shown = with_bar(translations, "translating", len(lines), console)
-    for index, translation in zip(order, shown, strict=True):
-        found[index] = translation.line
-    return found
+def _check_output(output: Path, model: object, inputs: Sequence[object]) -> None:
+    """Refuse an output file that cannot be written, or that is one of the inputs."""
+    if model is None:
+        raise ConfigError("--output saves a model's translations, but no model was given", "leave it out")
+    from transduce.artifact import is_part_of_a_model  # imports torch, which a model needs anyway
 
-
-def _check_output(output: Path, system: _System, inputs: Sequence[Path]) -> None:
-    if not system.is_model:
-        raise ConfigError("--output keeps a model's translations, but there is no model", "leave it out")
-    from transduce.artifact import is_part_of_a_model  # with torch, which a model needs in any case
-
-    if is_part_of_a_model(output) or any(is_same_file(output, path) for path in inputs):
-        raise ConfigError(f"--output {output} would overwrite what is read", "choose another name")
-    new = not output.exists()
+    paths: list[object] = []
+    for given in inputs:
+        paths += given if isinstance(given, list | tuple) else [given]
+    files = [Path(path) for path in paths if isinstance(path, str | Path)]
+    if is_part_of_a_model(output) or any(is_same_file(output, path) for path in files):
+        raise ConfigError(f"--output {output} would overwrite an input file", "choose another name")
+    is_new = not output.exists()
     try:
         output.open("ab").close()
-        if new:  # there may yet be nothing to keep
+        if is_new:
             output.unlink()
     except OSError as error:
-        raise DataError(f"cannot write {output}: {error.strerror}", "check the path") from error
+        raise DataError(f"cannot write {output}: {error.strerror}", "choose another file") from error
 
 
-def _keep(lines: Sequence[str], output: Path) -> DataError | None:
-    """If that fails, why: there is still something to measure."""
+def _save(lines: Sequence[str], output: Path) -> DataError | None:
+    """Write the translations; return the error if that fails, so that they can still be measured."""
     try:
         output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     except OSError as error:
-        return DataError(f"cannot write {output}: {error.strerror}", "check the space there")
+        return DataError(f"cannot write {output}: {error.strerror}", "choose another file with --output")
     return None

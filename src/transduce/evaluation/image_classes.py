@@ -10,65 +10,76 @@ import torch
 from transduce import artifact
 from transduce.data.image_files import read_images
 from transduce.data.images import Images
+from transduce.engine.device import for_inference
 from transduce.errors import DataError
+from transduce.models.protocol import Precision
 from transduce.models.vit import ViT
 
-BATCH = 128  # images
+BATCH_IMAGES = 128
 
 
 @dataclass(frozen=True)
 class ImageEvaluation:
-    """How often a model was right, in all and class by class."""
+    """The predictions of an image classifier for labelled images, counted by class."""
 
     classes: list[str]
     confusion: list[list[int]]  # [true class][predicted class]
 
     @property
     def images(self) -> int:
-        """How many were looked at."""
+        """The number of images."""
         return sum(map(sum, self.confusion))
 
     @property
     def correct(self) -> int:
-        """How many the model was right about."""
+        """The number of images classified correctly."""
         return sum(row[number] for number, row in enumerate(self.confusion))
 
     @property
     def accuracy(self) -> float:
-        """The share of them."""
+        """The fraction of images classified correctly."""
         return self.correct / self.images
 
     def by_class(self) -> list[dict[str, str | int | float | None]]:
-        """Of each class: its images, the share recognised, and the share of right ones among its guesses."""
-        guessed = np.array(self.confusion).sum(axis=0)
+        """Return the number of images, recall and precision of each class; ``None`` where undefined."""
+        predicted = np.array(self.confusion).sum(axis=0)
         return [
             {
                 "class": name,
                 "images": sum(row),
                 "recall": row[number] / sum(row) if sum(row) else None,
-                "precision": row[number] / int(guessed[number]) if guessed[number] else None,
+                "precision": row[number] / int(predicted[number]) if predicted[number] else None,
             }
             for number, (name, row) in enumerate(zip(self.classes, self.confusion, strict=True))
         ]
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return all figures, ready for JSON."""
         figures = {"images": self.images, "correct": self.correct, "accuracy": self.accuracy}
         return {**figures, "by_class": self.by_class(), **asdict(self)}
 
 
-def evaluate_images(model: str | Path | ViT, path: str | Path | Images) -> ImageEvaluation:
-    """A model's guesses about labelled images, whichever of `read_images`' kinds they are of."""
-    vit = model if isinstance(model, ViT) else artifact.load_vit(model)
+def evaluate_images(
+    model: str | Path | ViT,
+    images: str | Path | Images,
+    *,
+    precision: Precision = "auto",
+    device: str = "auto",
+) -> ImageEvaluation:
+    """Classify labelled images, from anything that `read_images` reads, and count the predictions.
+
+    ``precision`` and ``device`` are for a model folder; a `ViT` is used as it is.
+    """
+    vit = model if isinstance(model, ViT) else for_inference(artifact.load_vit(model), precision, device)
     names, size = vit.config.class_names, vit.config.size
-    images = path if isinstance(path, Images) else read_images(path, size=size, channels=vit.channels)
-    images = images.with_classes(names)
-    if not len(images):
-        raise DataError(f"{path} holds no images", "give some")
+    labelled = images if isinstance(images, Images) else read_images(images, size=size, channels=vit.channels)
+    labelled = labelled.with_classes(names)
+    if not len(labelled):
+        raise DataError(f"{images} has no images", "give a folder or file with images")
     confusion: npt.NDArray[np.int64] = np.zeros((len(names), len(names)), dtype=np.int64)
-    for begin in range(0, len(images), BATCH):
-        pixels = torch.tensor(images.pixels[begin : begin + BATCH], device=vit.device)
+    for begin in range(0, len(labelled), BATCH_IMAGES):
+        pixels = torch.tensor(labelled.pixels[begin : begin + BATCH_IMAGES], device=vit.device)
         with torch.inference_mode():
-            guessed = vit(pixels).argmax(dim=-1).cpu().numpy()
-        np.add.at(confusion, (images.labels[begin : begin + BATCH], guessed), 1)
+            predicted = vit(pixels).argmax(dim=-1).cpu().numpy()
+        np.add.at(confusion, (labelled.labels[begin : begin + BATCH_IMAGES], predicted), 1)
     return ImageEvaluation(names, confusion.tolist())

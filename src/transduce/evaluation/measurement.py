@@ -1,41 +1,44 @@
-"""What is measured, and how."""
+"""The result of a metric, and the options that change it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-References = Sequence[Sequence[str]]  # of each line, all that are allowed
+References = Sequence[Sequence[str]]  # for each line, every accepted reference
+COMET_MODEL = "Unbabel/wmt22-comet-da"
 
 
 @dataclass(frozen=True)
-class Options:
-    """How to compare texts."""
+class MetricOptions:
+    """How hypotheses and references are compared."""
 
     lowercase: bool = False
-    tokenize: str = "13a"  # for BLEU
-    language: str | None = None  # of the translations, for ``moses``
-    resamples: int = 1000
+    tokenize: str = "13a"  # BLEU's tokenization
+    language: str | None = None  # language of the references, for the tokenization ``moses``
+    resamples: int = 1000  # of the bootstrap
+    comet_model: str = COMET_MODEL  # a name on the Hugging Face Hub, or a checkpoint file
+    device: str = "auto"  # for COMET
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A score from 0 to 100 (error rates may be above), and how far it depends on the choice of the lines."""
+    """A score in percent (error rates may exceed 100) with its 95% confidence interval."""
 
     metric: str
     score: float
-    low: float  # of the 95% interval
+    low: float
     high: float
-    signature: str  # what else the score depends on
+    signature: str  # everything else that the score depends on
 
 
 @dataclass(frozen=True)
 class Comparison:
     """The same metric of two systems."""
 
-    one: Measurement
-    other: Measurement
-    p: float  # how often chance alone would bring such a difference
+    first: Measurement
+    second: Measurement
+    p: float  # probability of a difference at least this large if the systems were equally good
 
     @property
     def difference(self) -> float:
-        """How much higher the other one's score is."""
-        return self.other.score - self.one.score
+        """The second system's score minus the first one's."""
+        return self.second.score - self.first.score

@@ -1,34 +1,42 @@
-"""Moses' tokenizer, for "tokenised BLEU" as older papers report it."""
+"""The Moses tokenizer, for the tokenized BLEU of older papers."""
 
 from collections.abc import Callable
 from importlib.metadata import version
+from typing import NamedTuple
 
 from transduce.errors import ConfigError, DependencyError
 
 
-def moses_tokenizer(language: str | None) -> tuple[Callable[[str], str], str]:
-    """From text to tokens with spaces between them, and what to call that in a signature."""
+class MosesTokenization(NamedTuple):
+    """A function from text to tokens joined by spaces, and its name in a signature."""
+
+    tokenize: Callable[[str], str]
+    name: str
+
+
+def moses_tokenization(language: str | None) -> MosesTokenization:
+    """Return the Moses tokenizer of a language."""
     try:
         from sacremoses import MosesTokenizer  # type: ignore[import-untyped]
         from sacremoses.corpus import NonbreakingPrefixes  # type: ignore[import-untyped]
     except ImportError:
         raise DependencyError(
-            "Moses tokenisation needs sacremoses, which is not installed",
-            "run: pip install 'transduce[moses]'",
+            "the tokenization moses needs the package sacremoses, which is not installed",
+            "run: pip install sacremoses",
         ) from None
-    # The tokenizer has rules of its own for ja and ko.
+    # The tokenizer itself has rules for ja and ko.
     known = {*NonbreakingPrefixes().available_langs.values(), "ja", "ko"}
     if language not in known:
-        what = f"has no rules for {language!r}" if language else "needs to know the language"
+        problem = f"has no rules for {language!r}" if language else "needs a language"
         raise ConfigError(
-            f"Moses tokenisation {what}",
-            f"give --language, one of {', '.join(sorted(known))}; for others Moses takes en",
+            f"the tokenization moses {problem}",
+            f"use --language with one of {', '.join(sorted(known))}; for other languages, Moses uses en",
         )
     tokenizer = MosesTokenizer(lang=language)
 
     def tokenize(text: str) -> str:
-        # Escaped or not, tokens match the same; unescaped ones are what people read.
+        # Escaping would not change which tokens match; unescaped tokens are readable.
         tokens: str = tokenizer.tokenize(text, return_str=True, escape=False)
         return tokens
 
-    return tokenize, f"moses-{language}-sacremoses-{version('sacremoses')}"
+    return MosesTokenization(tokenize, f"moses-{language}-sacremoses-{version('sacremoses')}")

@@ -1,4 +1,4 @@
-"""How well a language model predicts a text."""
+"""Perplexity of a text under a language model."""
 
 import math
 from collections.abc import Sequence
@@ -15,62 +15,70 @@ from transduce.data.masking import IGNORED
 from transduce.data.plain_text import read_texts
 from transduce.data.rows import Rows
 from transduce.data.tokenizer import TokenizerPair
+from transduce.engine.device import for_inference
 from transduce.errors import DataError
 from transduce.models.gpt import GPT
 
-TOKENS = 2048  # in a batch: blocks × the longest
+BATCH_TOKENS = 2048  # blocks × the longest block
 
 
 @dataclass(frozen=True)
 class Perplexity:
-    """Of a text; the end of a line counts as a token, and as a byte."""
+    """The negative log-likelihood of a text; the end of a line counts as a token and as a byte."""
 
     nats: float
     tokens: int
     bytes: int
 
     @property
-    def a_token(self) -> float:
-        """e to the mean negative log-likelihood of a token: comparable between models of one vocabulary."""
+    def per_token(self) -> float:
+        """The exponential of the mean negative log-likelihood per token: comparable for one vocabulary."""
         return math.exp(min(self.nats / self.tokens, 100))
 
     @property
-    def bits_a_byte(self) -> float:
-        """Comparable between all models."""
+    def bits_per_byte(self) -> float:
+        """The negative log-likelihood in bits per byte: comparable between all models."""
         return self.nats / math.log(2) / self.bytes
 
 
-def measure_files(folder: str | Path, paths: Sequence[Path], *, packed: bool = True) -> Perplexity:
-    """Of a model in a folder, on these files; the lines end to end, or each by itself."""
-    model, tokenizer = artifact.load_gpt(folder), artifact.load_tokenizer(folder)
+def measure_files(
+    folder: str | Path, paths: Sequence[Path], *, packed: bool = True, device: str = "auto"
+) -> Perplexity:
+    """Measure the perplexity of files under the model in a folder, in float32; see `measure`."""
+    model = for_inference(artifact.load_gpt(folder), "float32", device)
+    tokenizer = artifact.load_tokenizer(folder)
     texts = list(read_texts(paths))
     if not texts:
-        raise DataError(f"{' and '.join(map(str, paths))} holds no text", "give a file with text")
+        raise DataError(f"{' and '.join(map(str, paths))}: no text", "give a file with text")
     return measure(model, tokenizer, texts, packed=packed)
 
 
 @torch.inference_mode()
 def measure(model: GPT, tokenizer: TokenizerPair, texts: list[str], *, packed: bool = True) -> Perplexity:
-    """Every token is predicted once, from what stands before it in its block of the model's context."""
+    """Measure the perplexity of texts, in blocks of the model's context length.
+
+    Every token is predicted once, from the tokens before it in its block. If ``packed``, the texts form one
+    sequence; otherwise each is a sequence of its own.
+    """
     special = model.vocabulary
     rows = tokenizer.target_rows(texts)
-    one = special.bos == special.eos
-    rows = rows if one and packed else rows.started(special.bos)
+    one_token_for_both = special.bos == special.eos  # it ends one text and begins the next, as in GPT-2
+    rows = rows if one_token_for_both and packed else rows.started(special.bos)
     cutter = Cutter(model.config.max_length + 1, overlap=1, packed=packed)
-    begin = cutter.cut(Rows.of([[special.bos]] if one and packed else []))
-    blocks = [*begin.tolist(), *cutter.cut(rows).tolist(), *cutter.rest().tolist()]
+    first = cutter.cut(Rows.of([[special.bos]] if one_token_for_both and packed else []))
+    blocks = [*first.tolist(), *cutter.cut(rows).tolist(), *cutter.rest().tolist()]
     nats, tokens = 0.0, 0
-    for batch in batches_by_length([len(block) for block in blocks], TOKENS):
+    for batch in batches_by_length([len(block) for block in blocks], BATCH_TOKENS):
         padded = torch.nn.utils.rnn.pad_sequence(
             [torch.tensor(blocks[row]) for row in batch], batch_first=True, padding_value=IGNORED
-        )
+        ).to(model.device)
         labels = padded[:, 1:].clone()
-        if not one:  # what begins a line is given
+        if not one_token_for_both:  # the beginning of a text is given, not predicted
             labels[labels == special.bos] = IGNORED
         logits = model(padded[:, :-1].clamp(min=0)).float()
         nats += float(
             F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
         )
         tokens += int((labels != IGNORED).sum())
-    read = tokenizer.target.normalized(texts)
-    return Perplexity(nats, tokens, sum(len(text.encode()) + 1 for text in read))
+    normalized = tokenizer.target.normalized(texts)
+    return Perplexity(nats, tokens, sum(len(text.encode()) + 1 for text in normalized))

@@ -1,4 +1,4 @@
-"""How likely a model finds given targets."""
+"""Log-probabilities of given targets."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -15,41 +15,41 @@ from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import DataError
 from transduce.models.build import TextToText
 
-PAIRS = 2000  # that are sorted by length at a time
-TOKENS = 4096  # in a batch: pairs × the longest side
-POSITIONS = 1024  # whose logits are held at a time
+PAIRS_AHEAD = 2000  # pairs that are sorted by length together
+BATCH_TOKENS = 4096  # pairs × the longest side
+POSITIONS = 1024  # positions whose logits are in memory at once
 
 
 @dataclass(frozen=True)
 class Score:
-    """A target's probability, in natural logarithms."""
+    """The log-probability of a target, in natural logarithms."""
 
     tokens: list[str]
-    log_probabilities: list[float]  # a token each, and the end
+    log_probabilities: list[float]  # of each token and of the end of the sentence
 
     @property
     def log_probability(self) -> float:
-        """Of the whole target."""
+        """The log-probability of the whole target."""
         return math.fsum(self.log_probabilities)
 
 
 @dataclass
 class Total:
-    """The scores of a corpus."""
+    """The sum of a corpus' scores."""
 
     pairs: int = 0
-    tokens: int = 0  # with the ends
+    tokens: int = 0  # including the ends of sentences
     log_probability: float = 0.0
 
     def add(self, score: Score) -> None:
-        """One more pair."""
+        """Add the score of one pair."""
         self.pairs += 1
         self.tokens += len(score.log_probabilities)
         self.log_probability += score.log_probability
 
     @property
     def perplexity(self) -> float:
-        """Of a token, ends included: what training's validation reports."""
+        """The perplexity per token, including the ends of sentences, as in validation during training."""
         return math.exp(min(-self.log_probability / max(1, self.tokens), 100))
 
 
@@ -60,44 +60,45 @@ def score_pairs(
     targets: Iterable[str],
     *,
     names: tuple[str, str] = ("source", "target"),
-    ahead: int = PAIRS,
-    max_tokens: int = TOKENS,
+    ahead: int = PAIRS_AHEAD,
+    max_tokens: int = BATCH_TOKENS,
 ) -> Iterator[Score]:
-    """A score for each pair, in order; so many pairs are read ``ahead`` and sorted by length.
+    """Yield the score of each pair, in order; ``ahead`` pairs are read and sorted by length together.
 
-    ``names`` say in messages where a line is: the files' names, if there are any.
+    ``names`` are the names of the two texts in error messages, such as file names.
     """
-    pairs = _together(sources, targets, names)
+    pairs = _zip_lines(sources, targets, names)
     first = 1
     while chunk := list(islice(pairs, ahead)):
         source_ids = tokenizer.encode_source([source for source, _ in chunk])
         target_ids = tokenizer.encode_target([target for _, target in chunk])
-        for side, name in ((source_ids, names[0]), (target_ids, names[1])):
-            _check(side, name, first, model.max_length)
+        for rows, name in ((source_ids, names[0]), (target_ids, names[1])):
+            _check_lengths(rows, name, first, model.max_length)
         yield from _score_chunk(model, tokenizer, source_ids, target_ids, max_tokens)
         first += len(chunk)
 
 
-def _together(
+def _zip_lines(
     sources: Iterable[str], targets: Iterable[str], names: tuple[str, str]
 ) -> Iterator[tuple[str, str]]:
     for number, (source, target) in enumerate(zip_longest(sources, targets)):
         if source is None or target is None:
             shorter, longer = names if source is None else names[::-1]
             raise DataError(
-                f"{shorter} has {number:,} lines, and {longer} has more", "give files that go line by line"
+                f"{shorter} has {number:,} lines, and {longer} has more",
+                "give files whose lines correspond one to one",
             )
         yield source, target
 
 
-def _check(rows: list[list[int]], name: str, first: int, most: int | None) -> None:
+def _check_lengths(rows: list[list[int]], name: str, first: int, limit: int | None) -> None:
     for number, ids in enumerate(rows, first):
-        if len(ids) < 2:  # of nothing but white space, only ``eos`` is left
-            raise DataError(f"{name}, line {number:,}: empty", "leave this line out on both sides")
-        if most is not None and len(ids) > most:
+        if len(ids) < 2:  # a line of white space has no token but ``eos``
+            raise DataError(f"{name}, line {number:,}: empty", "remove this line from both files")
+        if limit is not None and len(ids) > limit:
             raise DataError(
-                f"{name}, line {number:,}: {len(ids):,} tokens, but the model can read {most:,}",
-                "leave this line out on both sides",
+                f"{name}, line {number:,}: {len(ids):,} tokens, but the model can read {limit:,}",
+                "remove this line from both files",
             )
 
 
@@ -109,8 +110,8 @@ def _score_chunk(
     max_tokens: int,
 ) -> list[Score]:
     scores: dict[int, Score] = {}
-    longer = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    for rows in batches_by_length(longer, max_tokens):
+    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    for rows in batches_by_length(lengths, max_tokens):
         batch = pad(
             [np.array(sources[row]) for row in rows],
             [np.array(targets[row]) for row in rows],
@@ -123,12 +124,12 @@ def _score_chunk(
 
 @torch.no_grad()
 def log_probabilities(model: TextToText, batch: Batch) -> list[list[float]]:
-    """Of each row's labels that are not padding, without dropout.
+    """Return the log-probabilities of each row's labels, without padding and without dropout.
 
-    Padding is never projected, and only some positions' logits, (positions, vocabulary), exist at a time.
+    Padding is never projected, and only `POSITIONS` rows of logits, (positions, vocabulary), exist at once.
     """
     batch = batch.to(model.device)
-    real = batch.labels != model.vocabulary.pad
+    is_token = batch.labels != model.vocabulary.pad
     was_training = model.training
     try:
         model.eval()
@@ -136,11 +137,11 @@ def log_probabilities(model: TextToText, batch: Batch) -> list[list[float]]:
         hidden = model.decode(batch.target, memory)
     finally:
         model.train(was_training)
-    hidden, labels = hidden[real], batch.labels[real]
-    found: list[float] = []
+    hidden, labels = hidden[is_token], batch.labels[is_token]
+    values: list[float] = []
     for begin in range(0, len(labels), POSITIONS):
         part = slice(begin, begin + POSITIONS)
-        normalised = model.output.logits(hidden[part]).log_softmax(dim=-1)
-        found += normalised.gather(1, labels[part, None])[:, 0].tolist()
-    rest = iter(found)
-    return [list(islice(rest, length)) for length in real.sum(dim=1).tolist()]
+        log_softmax = model.output.logits(hidden[part]).log_softmax(dim=-1)
+        values += log_softmax.gather(1, labels[part, None])[:, 0].tolist()
+    remaining = iter(values)
+    return [list(islice(remaining, length)) for length in is_token.sum(dim=1).tolist()]

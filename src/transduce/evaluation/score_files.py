@@ -1,4 +1,4 @@
-"""Scores of files, a line for each pair."""
+"""Log-probabilities of the pairs in two files, one line of output per pair."""
 
 import json
 import math
@@ -10,32 +10,42 @@ from typing import Literal
 from rich.console import Console
 
 from transduce import artifact
-from transduce.data.text_files import raw_lines
+from transduce.data.text_files import count_lines
 from transduce.decoding.streams import standard_output
+from transduce.engine.device import for_inference
 from transduce.errors import DataError
-from transduce.evaluation.line_files import read, same_length
+from transduce.evaluation.lines import read_file, require_same_count
 from transduce.evaluation.score import Score, Total, score_pairs
 from transduce.terminal import with_bar
 
 
 def score_files(
-    model: Path, source: Path, target: Path, layout: Literal["text", "json"], console: Console
+    model: Path,
+    source: Path,
+    target: Path,
+    *,
+    layout: Literal["text", "json"] = "text",
+    device: str = "auto",
+    console: Console,
 ) -> Total:
-    """Print each pair's log-probability; then, as the last JSON object or on ``console``, the corpus'."""
-    lines = _count(source, target)
+    """Print each pair's log-probability, then the corpus' total: as the last JSON object, or on ``console``.
+
+    The model computes in float32: rounding to a smaller format would show in the log-probabilities.
+    """
+    count = _count_lines(source, target)
     scores = score_pairs(
-        artifact.load_text_to_text(model),
+        for_inference(artifact.load_text_to_text(model), "float32", device),
         artifact.load_tokenizer(model),
-        read(source),
-        read(target),
+        read_file(source),
+        read_file(target),
         names=(str(source), str(target)),
     )
     total, out = Total(), standard_output()
-    if not sys.stdout.isatty():  # there, the lines themselves are what is shown
-        scores = with_bar(scores, "scoring", lines, console)
+    if not sys.stdout.isatty():  # on a terminal, the scores themselves show the progress
+        scores = with_bar(scores, "scoring", count, console)
     for number, score in enumerate(scores, start=1):
         if math.isnan(score.log_probability):
-            problem = f"{source}, line {number:,}: the model gives no number for its target"
+            problem = f"{source}, line {number:,}: the model's logits are NaN"
             raise DataError(problem, f"the weights in {model} are damaged: copy the folder again")
         total.add(score)
         out.write(f"{_line(score, layout)}\n".encode())
@@ -47,20 +57,20 @@ def score_files(
     else:
         console.print(
             f"{total.pairs:,} pairs, {total.tokens:,} tokens: log-probability {total.log_probability:.4f}, "
-            f"perplexity {total.perplexity:.4f} a token",
+            f"perplexity {total.perplexity:.4f} per token",
             highlight=False,
             soft_wrap=True,
         )
     return total
 
 
-def _count(source: Path, target: Path) -> int | None:
-    """How many lines there are, if they can be read twice: unequal files are refused before any work."""
+def _count_lines(source: Path, target: Path) -> int | None:
+    """Return the number of lines of two files of the same length; ``None`` for pipes, which are read once."""
     if not (source.is_file() and target.is_file()):
         return None
-    lines, others = (sum(1 for _ in raw_lines(path)) for path in (source, target))
-    same_length(source, lines, target, others)
-    return lines
+    source_lines, target_lines = map(count_lines, (source, target))
+    require_same_count(source, source_lines, target, target_lines)
+    return source_lines
 
 
 def _line(score: Score, layout: Literal["text", "json"]) -> str:

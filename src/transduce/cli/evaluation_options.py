@@ -1,0 +1,66 @@
+"""Options of ``transduce evaluate``."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from transduce.cli.options import DATA, OUTPUT, SCORING
+
+File = Path | None
+
+Model = Annotated[File, Argument(metavar="MODEL", help="Model folder.")]
+Reference = Annotated[
+    list[Path],
+    Option(metavar="FILE", help="Reference file; repeat for several references.", rich_help_panel=DATA),
+]
+Source = Annotated[File, Option(metavar="FILE", help="Source text for the model to translate.")]
+Hypotheses = Annotated[File, Option(metavar="FILE", help="Measure these translations instead of a model's.")]
+Compare = Annotated[
+    File,
+    Option(
+        metavar="OTHER",
+        help="Compare with this model folder or file of translations.",
+        rich_help_panel=DATA,
+        rich_help_panel=DATA,
+        rich_help_panel=DATA,
+    ),
+]
+Alternatives = Annotated[bool, Option("--alternatives", help="Tabs separate several references of a line.")]
+Metrics = Annotated[
+    list[str] | None,
+    Option(
+        metavar="NAME",
+        help="bleu, chrf, ter and exact (the default), per, wer, ser or comet; may be repeated.",
+        rich_help_panel=DATA,
+        rich_help_panel=SCORING,
+    ),
+]
+Lowercase = Annotated[bool, Option("--lowercase", help="Ignore case.")]
+Tokenize = Annotated[
+    str,
+    Option(
+        metavar="NAME",
+        help="Tokenization for BLEU: 13a, intl, none, char, zh, ja-mecab, ko-mecab, flores200 or moses.",
+        rich_help_panel=SCORING,
+        rich_help_panel=SCORING,
+    ),
+]
+Language = Annotated[
+    str | None,
+    Option(metavar="CODE", help="Language of the references, for --tokenize moses.", rich_help_panel=SCORING),
+]
+CometModel = Annotated[
+    str,
+    Option(
+        metavar="NAME|FILE",
+        help="COMET model: a name on the Hugging Face Hub, or a checkpoint.",
+        rich_help_panel=SCORING,
+    ),
+]
+Output = Annotated[
+    File, Option(metavar="FILE", help="Write the model's translations to this file.", rich_help_panel=OUTPUT)
+]
+Json = Annotated[
+    bool, Option("--json", help="Print a JSON object instead of the table.", rich_help_panel=OUTPUT)
+]
