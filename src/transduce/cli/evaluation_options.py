@@ -14,35 +14,39 @@ Reference = Annotated[
     list[Path],
     Option(metavar="FILE", help="Reference file; repeat for several references.", rich_help_panel=DATA),
 ]
-Source = Annotated[File, Option(metavar="FILE", help="Source text for the model to translate.")]
-Hypotheses = Annotated[File, Option(metavar="FILE", help="Measure these translations instead of a model's.")]
+Source = Annotated[
+    File, Option(metavar="FILE", help="Source text for the model to translate.", rich_help_panel=DATA)
+]
+Hypotheses = Annotated[
+    File,
+    Option(metavar="FILE", help="Measure these translations instead of a model's.", rich_help_panel=DATA),
+]
 Compare = Annotated[
     File,
     Option(
         metavar="OTHER",
         help="Compare with this model folder or file of translations.",
         rich_help_panel=DATA,
-        rich_help_panel=DATA,
-        rich_help_panel=DATA,
     ),
 ]
-Alternatives = Annotated[bool, Option("--alternatives", help="Tabs separate several references of a line.")]
+Alternatives = Annotated[
+    bool,
+    Option("--alternatives", help="Tabs separate several references of a line.", rich_help_panel=DATA),
+]
 Metrics = Annotated[
     list[str] | None,
     Option(
         metavar="NAME",
-        help="bleu, chrf, ter and exact (the default), per, wer, ser or comet; may be repeated.",
-        rich_help_panel=DATA,
+        help="bleu, chrf, ter, exact (these four by default), per, wer, ser, comet; may be repeated.",
         rich_help_panel=SCORING,
     ),
 ]
-Lowercase = Annotated[bool, Option("--lowercase", help="Ignore case.")]
+Lowercase = Annotated[bool, Option("--lowercase", help="Ignore case.", rich_help_panel=SCORING)]
 Tokenize = Annotated[
     str,
     Option(
         metavar="NAME",
-        help="Tokenization for BLEU: 13a, intl, none, char, zh, ja-mecab, ko-mecab, flores200 or moses.",
-        rich_help_panel=SCORING,
+        help="Tokenization for BLEU: 13a, intl, none, char, zh, ja-mecab, ko-mecab, flores200, moses.",
         rich_help_panel=SCORING,
     ),
 ]
@@ -54,12 +58,13 @@ CometModel = Annotated[
     str,
     Option(
         metavar="NAME|FILE",
-        help="COMET model: a name on the Hugging Face Hub, or a checkpoint.",
+        help="COMET model: a name on the Hugging Face Hub, or a checkpoint file.",
         rich_help_panel=SCORING,
     ),
 ]
 Output = Annotated[
-    File, Option(metavar="FILE", help="Write the model's translations to this file.", rich_help_panel=OUTPUT)
+    File,
+    Option(metavar="FILE", help="Write the model's translations to this file.", rich_help_panel=OUTPUT),
 ]
 Json = Annotated[
     bool, Option("--json", help="Print a JSON object instead of the table.", rich_help_panel=OUTPUT)
