@@ -1,11 +1,11 @@
 """The progress of a run: a status line on a terminal, plain lines elsewhere."""
 
-import math
 import time
 from types import TracebackType
 
 from rich.console import Console
 
+from transduce.runs.reporting.record import perplexity
 from transduce.runs.reporting.throughput import Throughput
 from transduce.terminal import Column, StatusLine, format_duration
 from transduce.training.checkpoint import Progress
@@ -61,10 +61,10 @@ class ProgressDisplay:
 
     def on_validation(self, progress: Progress, validation: Validation) -> None:
         """Print the result of a validation."""
-        perplexity = f"perplexity {validation.perplexity:.2f}, " if self._words.perplexity else ""
+        measure = f"perplexity {validation.perplexity:.2f}, " if self._words.perplexity else ""
         best = " (best so far)" if progress.best_step == progress.step else ""
         self.on_message(
-            f"step {progress.step:,}: validation NLL {validation.loss:.4f}, {perplexity}"
+            f"step {progress.step:,}: validation NLL {validation.loss:.4f}, {measure}"
             f"accuracy {validation.accuracy:.1%}{best}"
         )
         self._throughput.start(progress.tokens)
@@ -72,7 +72,7 @@ class ProgressDisplay:
     def _columns(self, metrics: dict[str, float]) -> list[Column]:
         columns = [Column(f"NLL {metrics['nll']:.3f}", rank=2)]
         if self._words.perplexity:
-            columns.append(Column(f"perplexity {math.exp(min(metrics['nll'], 100)):.4g}", rank=5))
+            columns.append(Column(f"perplexity {perplexity(metrics['nll']):.4g}", rank=5))
         columns.append(Column(f"learning rate {metrics['learning_rate']:.1e}", rank=6))
         if speed := self._throughput.per_second:
             columns.append(Column(f"{speed:,.0f} {self._words.unit}s/s", rank=4))

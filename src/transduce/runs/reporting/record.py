@@ -16,6 +16,11 @@ from transduce.training.checkpoint import Progress
 RUN, METRICS = "run.toml", "metrics.jsonl"
 
 
+def perplexity(nll: float) -> float:
+    """Return the perplexity of a negative log-likelihood per token, limited so that it stays finite."""
+    return math.exp(min(nll, 100))
+
+
 @dataclass(frozen=True)
 class ValidationPoint:
     """The result of the validation at one step."""
@@ -27,7 +32,7 @@ class ValidationPoint:
     @property
     def perplexity(self) -> float:
         """The exponential of the negative log-likelihood."""
-        return math.exp(min(self.nll, 100))
+        return perplexity(self.nll)
 
 
 @dataclass(frozen=True)
