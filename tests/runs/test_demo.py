@@ -1,24 +1,57 @@
 import io
+import re
 
 import pytest
 from rich.console import Console
 
-from transduce.runs.demo import HELD_OUT, PAIRS, TASKS, demo, divided
-from transduce.runs.translation_run import Run
+from transduce.runs import demo
+from transduce.runs.demo import HELD_OUT, PAIRS, TASKS, run_demo, split_pairs
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_answers_that_are_held_out_are_nowhere_in_training(task):
-    train, unseen = divided(task)
-    assert len(unseen) > 0.9 * HELD_OUT
-    assert len(train) > 0.9 * PAIRS
-    assert not unseen.keys() & {text for text, _ in train}
-    assert not set(unseen.values()) & {answer for _, answer in train}
+@pytest.fixture
+def small(monkeypatch):
+    """A demo with little data, and without trials of precisions."""
+    config = demo.demo_config(3)
+    training = config.training.model_copy(update={"precision": "float32"})
+    monkeypatch.setattr(demo, "demo_config", lambda steps: config.model_copy(update={"training": training}))
+    monkeypatch.setattr(demo, "PAIRS", 300)
+    monkeypatch.setattr(demo, "HELD_OUT", 20)
 
 
-def test_a_demo_that_is_stopped_shows_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(Run, "train", lambda run: False)
-    said = io.StringIO()
+@pytest.mark.parametrize("name", TASKS)
+def test_held_out_targets_do_not_occur_in_training(name):
+    pairs, held_out = split_pairs(TASKS[name])
+    assert len(held_out) > 0.9 * HELD_OUT
+    assert len(pairs) > 0.9 * PAIRS
+    assert not held_out.keys() & {source for source, _ in pairs}
+    assert not set(held_out.values()) & {target for _, target in pairs}
+
+
+@pytest.mark.usefixtures("small")
+def test_a_demo(tmp_path):
+    """Three steps teach nothing, but show everything."""
+    folder = tmp_path / ("a long name " * 8)
+    written = io.StringIO()
+    assert run_demo("copy", folder, 3, Console(file=written, width=80)) < 0.5
+    shown = written.getvalue()
+    assert (folder / "attention.html").exists()
+    for path in (folder / "train.tsv", folder / "attention.html", folder / "run" / "final"):
+        assert str(path) in shown  # in one piece, though the line is longer than 80 columns
+    _, held_out = split_pairs(TASKS["copy"])
+    assert len(re.findall("correct|wrong", shown)) == demo.SHOWN
+    assert f"wrong, expected {next(iter(held_out))}" in shown
+
+
+def test_a_demo_is_not_overwritten(tmp_path):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(demo.TrainingError, match=re.escape(str(tmp_path))):
+        run_demo("copy", tmp_path, 1, Console(file=io.StringIO()))
+
+
+@pytest.mark.usefixtures("small")
+def test_a_demo_that_is_stopped_shows_no_results(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo.Run, "train", lambda run: False)
+    written = io.StringIO()
     with pytest.raises(KeyboardInterrupt):
-        demo("copy", tmp_path / "demo", 1, Console(file=said))
-    assert "came out exactly right" not in said.getvalue()
+        run_demo("copy", tmp_path / "demo", 1, Console(file=written))
+    assert "exactly right" not in written.getvalue()

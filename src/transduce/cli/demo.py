@@ -8,19 +8,22 @@ import typer
 
 def demo(
     task: Annotated[
-        Literal["dates", "numbers", "copy", "reverse"], typer.Option(help="What to learn.")
+        Literal["dates", "numbers", "copy", "reverse"], typer.Option(help="Task to learn.")
     ] = "dates",
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to put it; a new place if not given.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for the data and the model. [default: a temporary folder]"),
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="How long to train.")] = 1200,
+    steps: Annotated[int, typer.Option(min=1, help="Number of training steps.")] = 1200,
 ) -> None:
-    """Watch a model learn: dates in 28 languages to ISO 8601, say, in about two minutes.
+    """Train a small model in about two minutes and see what it learns.
+
+    By default, it learns to rewrite dates in 28 languages in ISO 8601 format.
 
     Example: transduce demo --task reverse
     """
     from rich.console import Console
 
-    from transduce.runs.demo import demo as run
+    from transduce.runs.demo import run_demo
 
-    run(task, out, steps, Console())
+    run_demo(task, out, steps, Console())

@@ -1,8 +1,9 @@
-"""A task of ours, learned before your eyes: an introduction, and a check that all is installed well."""
+"""The demo: train a small Transformer on a bundled task, and show what it has learned."""
 
 import csv
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich import box
@@ -19,18 +20,29 @@ from transduce.runs.translation_run import Inputs, Run
 from transduce.tasks.dates import date_pairs
 from transduce.tasks.numbers import number_pairs
 from transduce.tasks.sequences import copy_pairs, reverse_pairs
+from transduce.terminal import print_table
 
-TASKS: dict[str, Callable[[int, int], Iterator[tuple[str, str]]]] = {
-    "dates": date_pairs,
-    "numbers": number_pairs,
-    "copy": copy_pairs,
-    "reverse": reverse_pairs,
+PAIRS, HELD_OUT, SHOWN = 30_000, 500, 10
+
+
+@dataclass(frozen=True)
+class DemoTask:
+    """A bundled task: what the model learns, and a function (count, seed) that makes pairs for it."""
+
+    goal: str
+    make_pairs: Callable[[int, int], Iterator[tuple[str, str]]]
+
+
+TASKS = {
+    "dates": DemoTask("rewrite dates in 28 languages in ISO 8601 format", date_pairs),
+    "numbers": DemoTask("rewrite numbers in the formats of 20 locales as plain digits", number_pairs),
+    "copy": DemoTask("copy words of random letters", copy_pairs),
+    "reverse": DemoTask("reverse words of random letters", reverse_pairs),
 }
-PAIRS, HELD_OUT = 30_000, 500
 
 
-def config(steps: int) -> RunConfig:
-    """Small enough for two cores and two minutes."""
+def demo_config(steps: int) -> RunConfig:
+    """Return a configuration that learns a task in about two minutes on two cores."""
     return RunConfig(
         model=TransformerConfig(
             encoder_layers=2, decoder_layers=1, d_model=128, d_ff=256, heads=4, dropout=0.0, norm="pre"
@@ -48,54 +60,80 @@ def config(steps: int) -> RunConfig:
     )
 
 
-def divided(task: str) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """Pairs to train on, and texts to try afterwards whose answers no training pair has, however worded."""
-    unseen = dict(TASKS[task](HELD_OUT, 0))
-    answers = set(unseen.values())
-    return list(dict.fromkeys(pair for pair in TASKS[task](PAIRS, 1) if pair[1] not in answers)), unseen
+def split_pairs(task: DemoTask) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """Return pairs for training, and held-out ones whose targets occur in no training pair."""
+    held_out = dict(task.make_pairs(HELD_OUT, 0))
+    targets = set(held_out.values())
+    return list(dict.fromkeys(pair for pair in task.make_pairs(PAIRS, 1) if pair[1] not in targets)), held_out
 
 
-def demo(task: str, out: Path | None, steps: int, console: Console) -> float:
-    """Learn a task, show examples; gives the share of held-out texts that came out exactly right."""
-    folder = out or Path(tempfile.mkdtemp(prefix=f"transduce-{task}-"))
-    if Run(folder / "run").is_prepared:
-        raise TrainingError(f"{folder} holds a demo already", "choose another --out")
-    folder.mkdir(parents=True, exist_ok=True)
-    train, unseen = divided(task)
-    with (folder / "train.tsv").open("w", encoding="utf-8", newline="") as file:
-        csv.writer(
-            file, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE, quotechar=None
-        ).writerows(train)
+def run_demo(name: str, out: Path | None, steps: int, console: Console) -> float:
+    """Train on a task and show examples; return the fraction of held-out texts with the exact output."""
+    folder = out or Path(tempfile.mkdtemp(prefix=f"transduce-{name}-"))
+    if (folder / "run").exists():
+        raise TrainingError(f"{folder} already contains a demo", "choose another --out")
+    pairs, held_out = split_pairs(TASKS[name])
+    _write_pairs(folder / "train.tsv", pairs)
+    _print(
+        console,
+        f"A small Transformer learns to {TASKS[name].goal}.",
+        f"It sees {len(pairs):,} examples: {folder / 'train.tsv'}",
+        "",
+    )
+    translator = Translator.load(_train(folder, steps, console), beam=1)
+    outputs = [translation.text for translation in translator.translate(held_out)]
+    correct = sum(output == target for output, target in zip(outputs, held_out.values(), strict=True))
+    _print(console, "", "What it does with texts it has never seen:")
+    print_table(_examples(held_out, outputs), console)
+    page = folder / "attention.html"
+    inspect(translator, _instructive(held_out)[0]).save(page)
+    _print(
+        console,
+        f"{correct} of {len(held_out)} unseen texts ({correct / len(held_out):.1%}) are exactly right.",
+        "",
+        "Next steps:",
+        f"  see the attention weights   open {page} in a browser",
+        f'  use the model               echo "{_instructive(held_out)[0]}" | '
+        f"transduce translate {folder / 'run' / 'final'}",
+        "  train on your own files     transduce train --source train.en --target train.de --out runs/en-de",
+    )
+    return correct / len(held_out)
+
+
+def _train(folder: Path, steps: int, console: Console) -> Path:
+    """Train in ``folder/run`` on ``folder/train.tsv``; return the final model folder."""
     run = Run(folder / "run", console)
     corpus = Corpus.of([], [], [folder / "train.tsv"], "training")
     assert corpus is not None  # noqa: S101
-    run.prepare(Inputs(corpus, tokenizer="char", examined=False), UserChoices(config(steps)))
+    run.prepare(Inputs(corpus, tokenizer="char", examined=False), UserChoices(demo_config(steps)))
     if not run.train():
         raise KeyboardInterrupt  # there is no model to show
-    translator = Translator.load(run.folder / "final", beam=1)
-    said = [translation.text for translation in translator.translate(unseen)]
-    right = sum(one == other for one, other in zip(said, unseen.values(), strict=True)) / len(unseen)
-    _show(list(unseen.items()), said, console)
-    page = folder / "attention.html"
-    inspect(translator, next(iter(unseen))).save(page)
-    console.print(
-        f"{right:.1%} of {len(unseen)} texts came out exactly right; training had none of their answers.\n"
-        f"What it looks at while it translates, to open in a browser: {page}\n"
-        f"The model is in {run.folder / 'final'}. With your own text, two files that go line by line:\n"
-        "  transduce train --source mine.src --target mine.tgt --out runs/mine\n"
-        "  transduce translate runs/mine/final --input new.src",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
-    return right
+    return run.folder / "final"
 
 
-def _show(pairs: list[tuple[str, str]], said: list[str], console: Console) -> None:
+def _write_pairs(path: Path, pairs: Sequence[tuple[str, str]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE, quotechar=None)
+        writer.writerows(pairs)
+
+
+def _examples(held_out: Mapping[str, str], outputs: Sequence[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
-    for column in ("text", "the model says", ""):
+    for column in ("input", "output", ""):
         table.add_column(column)
-    for (text, wanted), found in list(zip(pairs, said, strict=True))[:15]:
-        verdict = "[green]right[/]" if found == wanted else f"[red]wrong[/], it is {wanted}"
-        table.add_row(text, found, verdict)
-    console.print(table)
+    by_source = dict(zip(held_out, outputs, strict=True))
+    for source in _instructive(held_out)[:SHOWN]:
+        correct = by_source[source] == held_out[source]
+        verdict = "[green]correct[/]" if correct else f"[red]wrong[/], expected {held_out[source]}"
+        table.add_row(source, by_source[source], verdict)
+    return table
+
+
+def _instructive(sources: Mapping[str, str]) -> list[str]:
+    """Return the sources with letters, or all if there are none: 2019/02/15 shows little."""
+    return [source for source in sources if any(map(str.isalpha, source))] or list(sources)
+
+
+def _print(console: Console, *lines: str) -> None:
+    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)

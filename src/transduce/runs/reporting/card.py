@@ -86,7 +86,7 @@ def _describe_weights(record: RunRecord, name: str) -> str:
     if name == "best":
         step = f", at step {record.best.step:,}" if record.best else ""
         average = " The weights are a moving average." if moving_average else ""
-        return f"This model had the lowest validation loss of its run{step}.{average}"
+        return f"This model had the lowest validation NLL of its run{step}.{average}"
     if not record.finished:
         return "This is the final model of the run before it was extended."
     if moving_average:
@@ -200,11 +200,11 @@ def _epochs(record: RunRecord, progress: Progress) -> str | None:
     if record.train is None or not len(record.train):
         return None
     if record.task.words.unit == record.task.words.example:
-        return f"{progress.tokens / len(record.train):.1f}"
+        return f"{progress.tokens / len(record.train):,.1f}"
     # With BPE-dropout or masking, the number of tokens differs from epoch to epoch.
     if record.config.training.bpe_dropout or not isinstance(record.train, Pairs):
         return f"more than {progress.epoch:,}" if progress.epoch else "less than 1"
-    return f"{progress.tokens / int(record.train.target.lengths.sum()):.1f}"
+    return f"{progress.tokens / int(record.train.target.lengths.sum()):,.1f}"
 
 
 def _validation_table(record: RunRecord) -> str:
