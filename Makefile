@@ -3,18 +3,19 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# A process a core, each with one thread; the tests of a file stay together, and those files with the fewest
-# tests, which take longest, do not come last.
-PYTEST  = OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# One process per core, each with one thread. The tests of a file stay together, because they share trained
+# models; tests/conftest.py puts the files that take longest first.
+PYTEST  = $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # The pins are for Python 3.11; other versions get this torch and what else fits them.
 PINS    = $(if $(findstring 3.11.,$(shell $(PYTHON) -V 2>&1)),-c constraints.txt,torch==2.13.0)
 
-.PHONY: help demo test test-slow lint format bench bench-train bench-decode clean
+.PHONY: help demo test test-slow test-avx2 lint format bench bench-train bench-decode clean
 
 help:
 	@echo "make demo         see it work: a model learns to read dates, in about two minutes"
 	@echo "make test         the tests (a few minutes)"
 	@echo "make test-slow    the longer tests too"
+	@echo "make test-avx2    the tests as if on a processor with AVX2 and nothing newer"
 	@echo "make lint         ruff and mypy --strict"
 	@echo "make format       let ruff format the code"
 	@echo "make bench        side-by-side speed against torch's own modules"
@@ -34,10 +35,14 @@ demo: $(READY)
 	@$(BIN)/transduce demo
 
 test: $(READY)
-	$(PYTEST)
+	OMP_NUM_THREADS=1 $(PYTEST)
+
+# As if on a processor with AVX2 and nothing newer (Linux)
+test-avx2: $(READY)
+	OMP_NUM_THREADS=1 .ci/as-if-avx2 $(PYTEST)
 
 test-slow: $(READY)
-	$(PYTEST) -m "slow or not slow"
+	OMP_NUM_THREADS=1 $(PYTEST) -m "slow or not slow"
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -14,10 +14,20 @@ settings.register_profile("ci", parent=settings.get_profile("here"), derandomize
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 lacks_announced_instructions()  # tests compute in bfloat16, too
+# On AMD processors without VNNI, CTranslate2's other library computes wrong products of int8 and int16.
+os.environ.setdefault("CT2_USE_MKL", "1")
 
 # What a shell starts in the background ignores Ctrl-C, and so would all that is started from here.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+LONGEST = ("tests/system/", "tests/models/test_learning.py", "tests/paper/")
+
+
+def pytest_collection_modifyitems(items):
+    """Start with the files that take longest, so that no process is left alone with one of them."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
 @pytest.fixture(autouse=True)

@@ -432,7 +432,8 @@ def test_other_precisions_are_close(tmp_path, config, precision):
     source = torch.tensor(TOKENIZER.encode_source(["the quick fox"]))
     target = torch.tensor([[TOKENIZER.vocabulary.bos, 5, 6, 7]])
     with torch.inference_mode():
-        torch.testing.assert_close(rough(source, target).float(), exact(source, target), atol=0.1, rtol=0)
+        # Without VNNI, inputs of int8 products have 7 bits.
+        torch.testing.assert_close(rough(source, target).float(), exact(source, target), atol=0.2, rtol=0)
     loaded = Translator.load(tmp_path / "model", precision=precision, extra_length=5)
     assert len(list(loaded.translate(LINES))) == len(LINES)
 

@@ -24,4 +24,5 @@ def test_another_format_says_about_the_same(family, precision):
     model, tokens = make(), [random_tokens(3, 6, seed=text) for text in range(texts)]
     rough = in_precision(copy.deepcopy(model), precision)
     with torch.inference_mode():
-        torch.testing.assert_close(rough(*tokens).float(), model(*tokens), atol=0.1, rtol=0)
+        # Without VNNI, inputs of int8 products have 7 bits.
+        torch.testing.assert_close(rough(*tokens).float(), model(*tokens), atol=0.2, rtol=0)

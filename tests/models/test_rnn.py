@@ -214,9 +214,20 @@ def test_every_parameter_learns(variant):
     assert still == []
 
 
+def trains_lstm_in_bfloat16() -> bool:
+    try:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            torch.nn.LSTM(2, 2)(torch.ones(1, 1, 2))
+    except RuntimeError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @pytest.mark.parametrize("kind", ["additive", "multiplicative", "none"])
 def test_bfloat16_products_are_close(cell, kind):
+    if cell == "lstm" and not trains_lstm_in_bfloat16():
+        pytest.skip("this processor lacks AVX-512, without which torch trains no LSTM in bfloat16")
     model = small_rnn(cell=cell, attention=kind).train()
     source, target = random_tokens(3, 6), random_tokens(3, 5)
     exact = model(source, target)
