@@ -566,9 +566,9 @@ def equal_share(one: Speed, other: Speed) -> float:
 
 def label_of(trained: Path) -> str:
     """The preset that a trained model is, dropout aside."""
-    found = artifact.read_header(trained).model.model_dump(exclude=artifact.FREE)
+    found = artifact.read_header(trained).model.model_dump(exclude=artifact.EDITABLE)
     for name, config in PRESETS.items():
-        if config.model.model_dump(exclude=artifact.FREE) == found:
+        if config.model.model_dump(exclude=artifact.EDITABLE) == found:
             return name
     return "model"
 

@@ -67,7 +67,7 @@ def test_gpt2(gpt2, tmp_path):
     assert done.stderr.startswith("gpt: 2 layers, d_model 16")
     tokens = torch.randint(1, 280, (2, 7))
     with torch.no_grad():
-        ours, theirs = artifact.load_gpt(tmp_path / "model")(tokens), twin(tokens).logits
+        ours, theirs = artifact.load_as(tmp_path / "model", "gpt")(tokens), twin(tokens).logits
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
     told = run("lm", "generate", tmp_path / "model", "--prompt", "the cat", "--beam", 1, "--max-length", 3)
     assert told.returncode == 0, told.stderr

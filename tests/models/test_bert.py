@@ -48,7 +48,7 @@ def test_pre_norm_ends_in_a_norm():
 def test_saved_is_loaded(heads, tmp_path):
     model, tokens = small_bert(**heads), random_tokens(2, 5)
     artifact.save(model, tmp_path)
-    again = artifact.load_bert(tmp_path)
+    again = artifact.load_as(tmp_path, "bert")
     assert again.config == model.config
     assert torch.equal(again.encode(tokens), model.encode(tokens))
     if heads.get("classes"):

@@ -126,7 +126,7 @@ def test_saved_is_loaded(tmp_path):
     model = small_gpt(vocabulary=ONE_SPECIAL)
     artifact.save(model, tmp_path)
     tokens = random_tokens(2, 5)
-    assert torch.equal(artifact.load_gpt(tmp_path)(tokens), model(tokens))
+    assert torch.equal(artifact.load_as(tmp_path, "gpt")(tokens), model(tokens))
 
 
 def test_tanh_gelu_is_the_formula():

@@ -140,7 +140,7 @@ def test_saved_is_loaded_with_its_classes(changes, tmp_path):
     names = ["cat", "dog", "naïve", "4", "five"]
     model = shaken(classes=names, mean=[0.1, 0.2, 0.3], std=[1.0, 2.0, 3.0], **changes)
     artifact.save(model, tmp_path / "model")
-    loaded = artifact.load_vit(tmp_path / "model")
+    loaded = artifact.load_as(tmp_path / "model", "vit")
     images = torch.rand(2, 8, 12, 3)
     assert loaded.config == model.config
     assert loaded.config.class_names == names

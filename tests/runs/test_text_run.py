@@ -121,8 +121,8 @@ def test_masks_are_filled_and_classes_told(text, tmp_path, quiet):
         TextInputs([classes], [classes]),
         UserChoices(RunConfig(training=training), start=run.folder / "final"),
     )
-    start = artifact.load_bert(finetuned.folder / "start")
-    assert torch.equal(start.output.weight, artifact.load_bert(run.folder / "final").output.weight)
+    start = artifact.load_as(finetuned.folder / "start", "bert")
+    assert torch.equal(start.output.weight, artifact.load_as(run.folder / "final", "bert").output.weight)
     assert finetuned.train()
     told = list(MaskedText.load(finetuned.folder / "final").classify(SAID))
     assert [next(iter(chances)) for chances in told] == ["cat", "dog", "bird"]
@@ -132,7 +132,7 @@ def test_masks_are_filled_and_classes_told(text, tmp_path, quiet):
 def test_masked_text_goes_on_from_a_model_of_classes(text, tmp_path, quiet):
     training = {"steps": 3, "warmup": 1, "validate_every": 3}
     assert prepared("mlm", tmp_path / "first", text, quiet, **training).train()
-    old = artifact.load_bert(tmp_path / "first" / "final")
+    old = artifact.load_as(tmp_path / "first" / "final", "bert")
     config = old.config.model_copy(update={"masked_head": False, "pooler": True, "classes": ["a", "b"]})
     classes = build(config, old.vocabulary, seed=5)
     artifact.save(classes, tmp_path / "classes", artifact.load_tokenizer(tmp_path / "first" / "final"))
@@ -140,7 +140,7 @@ def test_masked_text_goes_on_from_a_model_of_classes(text, tmp_path, quiet):
     run.prepare(TextInputs([text], [text], packed=False), UserChoices(start=tmp_path / "classes", steps=2))
     heads = run.read_config().model
     assert (heads.masked_head, heads.pooler, heads.classes) == (True, False, [])
-    start = artifact.load_bert(tmp_path / "second" / "start")
+    start = artifact.load_as(tmp_path / "second" / "start", "bert")
     assert torch.equal(start.output.weight, classes.output.weight)
     assert run.train()
 
@@ -180,7 +180,7 @@ def test_epochs_and_a_model_to_go_on_from(text, tmp_path, quiet):
     config, model, _, train, _ = again.open()
     assert config.training.steps == max(1, round(0.5 * len(train.steps(0))))
     assert (config.training.label_smoothing, config.training.learning_rate) == (0.0, 1e-4)
-    assert torch.equal(model.output.weight, artifact.load_gpt(run.folder / "final").output.weight)
+    assert torch.equal(model.output.weight, artifact.load_as(run.folder / "final", "gpt").output.weight)
 
 
 @pytest.mark.parametrize(

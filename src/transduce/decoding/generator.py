@@ -62,7 +62,7 @@ class TextGenerator:
             if name in settings:
                 raise ConfigError(f"{name} is for translations", "leave it out")
         chosen = SearchSettings(beam=beam or 1, sample=not beam, **settings)
-        return cls(artifact.load_gpt(folder), artifact.load_tokenizer(folder), chosen)
+        return cls(artifact.load_as(folder, "gpt"), artifact.load_tokenizer(folder), chosen)
 
     def generate(self, prompt: str = "", *, lines: int = 1) -> Iterator[list[Generated]]:
         """Ways to go on with a prompt, to the end of its line; the most likely first.

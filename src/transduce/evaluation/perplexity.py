@@ -45,7 +45,7 @@ def measure_files(
     folder: str | Path, paths: Sequence[Path], *, packed: bool = True, device: str = "auto"
 ) -> Perplexity:
     """Measure the perplexity of files under the model in a folder, in float32; see `measure`."""
-    model = for_inference(artifact.load_gpt(folder), "float32", device)
+    model = for_inference(artifact.load_as(folder, "gpt"), "float32", device)
     tokenizer = artifact.load_tokenizer(folder)
     texts = list(read_texts(paths))
     if not texts:

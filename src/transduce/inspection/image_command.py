@@ -31,7 +31,7 @@ def inspect_file(model: Path, image: Path, png: Path | None, out: Path | None) -
     keep_apart(out, picture)
     keep(out, "page", image)
     keep(picture, "picture", image)
-    vit = artifact.load_vit(model)
+    vit = artifact.load_as(model, "vit")
     found = inspect_image(vit, torch.from_numpy(read_for_model([image], vit.config.size, vit.channels)[0]))
     if out:
         write(out, page(found, image.name))

@@ -70,7 +70,7 @@ class ImageClassifier:
         cls, folder: str | Path, *, precision: Precision = "auto", device: str = "auto"
     ) -> "ImageClassifier":
         """Load the classifier in a model folder."""
-        return cls(for_inference(artifact.load_vit(folder), precision, device))
+        return cls(for_inference(artifact.load_as(folder, "vit"), precision, device))
 
     @overload
     def __call__(

@@ -68,7 +68,7 @@ class MaskedText:
     @classmethod
     def load(cls, folder: str | Path, warn: Callable[[str], None] = lambda _: None) -> "MaskedText":
         """From a model folder."""
-        return cls(artifact.load_bert(folder), artifact.load_tokenizer(folder), warn)
+        return cls(artifact.load_as(folder, "bert"), artifact.load_tokenizer(folder), warn)
 
     @torch.inference_mode()
     def fill(self, text: str, *, count: int = 5) -> list[list[Guess]]:

@@ -95,7 +95,7 @@ class UserChoices:
                     f"{self.start} is of family {found.family!r}, not {wished['family']!r}",
                     "take the family out of the run file: the model has one",
                 )
-            free = artifact.FREE & wished.keys() & dict(found).keys()
+            free = artifact.EDITABLE & wished.keys() & dict(found).keys()
             return found.model_copy(update={key: wished[key] for key in free})
         if self.preset:
             return preset(self.preset).model

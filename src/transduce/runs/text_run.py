@@ -195,7 +195,7 @@ class BertRun(TextRun):
 
     def starting_model(self, start: Path, config: RunConfig) -> Model:
         """All that the old model has and the new one needs; the rest is drawn from the seed."""
-        old = artifact.load_bert(start).float()
+        old = artifact.load_as(start, "bert").float()
         new = build(config.model, old.vocabulary, seed=config.training.seed)
         known = dict(old.named_parameters())
         with torch.no_grad():

@@ -16,8 +16,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from transduce.artifact import sync
 from transduce.errors import CheckpointError
+from transduce.machine import sync
 
 MODEL, OPTIMIZER, AVERAGE = "model.safetensors", "optimizer.safetensors", "average.safetensors"
 STATE, MANIFEST = "state.json", "manifest.json"

@@ -15,6 +15,7 @@ from transduce import artifact
 from transduce.config import RunConfig
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import CheckpointError, TrainingError
+from transduce.machine import sync
 from transduce.models.protocol import Model
 from transduce.nn.dropout import use_generator
 from transduce.training import checkpoint
@@ -141,7 +142,7 @@ class Trainer:
         if self.team.is_main:
             metrics = self.folder / "metrics.jsonl"
             if metrics.exists():
-                artifact.sync(metrics)
+                sync(metrics)
                 self.progress.metrics_bytes = metrics.stat().st_size
             folder, training = self.folder / "checkpoints", self.config.training
             checkpoint.save(folder, snapshot, self.progress)

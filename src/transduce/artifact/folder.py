@@ -1,0 +1,252 @@
+"""Saving and loading a model folder."""
+
+import json
+import os
+import shutil
+import uuid
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, overload
+
+from safetensors import SafetensorError
+
+from transduce.artifact.header import (
+    CONFIG,
+    FORMAT,
+    METADATA_KEY,
+    Header,
+    read_header,
+    read_stored_header,
+)
+from transduce.artifact.weights import (
+    COPY_AGAIN,
+    WEIGHTS,
+    assemble,
+    expected_shapes,
+    read_weights,
+    shapes_of,
+    write_weights,
+)
+from transduce.config import Vocabulary
+from transduce.data.tokenizer import JOINT, SOURCE, TARGET, TokenizerPair
+from transduce.engine.precision import in_precision
+from transduce.errors import ArtifactError, ConfigError
+from transduce.machine import lacks_announced_instructions, sync
+from transduce.models.bert import BERT
+from transduce.models.build import TextToText
+from transduce.models.gpt import GPT
+from transduce.models.protocol import Model, Precision
+from transduce.models.rnn import RNN
+from transduce.models.transformer import Transformer
+from transduce.models.vit import ViT
+
+TOKENIZERS = {JOINT, SOURCE, TARGET}
+_TEMPORARY = ".saving-"  # followed by the process id
+_COMMANDS = {"gpt": "transduce lm train", "bert": "transduce mlm train", "vit": "transduce vision train"}
+
+
+def save(
+    model: Model, folder: str | Path, tokenizer: TokenizerPair | None = None, *, longest: int | None = None
+) -> None:
+    """Write a model folder.
+
+    A model that is already there is replaced completely or, on an error, not at all. Other files stay.
+
+    Args:
+        model: A model of any family, in any floating-point type.
+        folder: A new or empty folder, or a model folder.
+        tokenizer: Saved with the model; without one, the folder cannot be used to translate or generate text.
+        longest: Length in tokens of the longest source the model was trained on, if known.
+
+    """
+    folder = Path(folder).expanduser()
+    model = getattr(model, "_orig_mod", model)  # torch.compile wraps the model
+    _check_shapes(model, folder)
+    header = Header(
+        format=FORMAT,
+        transduce=version("transduce"),
+        save=uuid.uuid4().hex,
+        model=model.config,
+        vocabulary=model.vocabulary,
+        longest=longest,
+    )
+    text = header.model_dump_json(indent=2, exclude_none=True) + "\n"
+    try:
+        if not _may_write(folder):
+            raise ArtifactError(f"{folder} exists and is not a model folder", "choose another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        with _Replacement(folder) as new:
+            if tokenizer is not None:
+                tokenizer.save(new)
+            (new / CONFIG).write_text(text, encoding="utf-8")
+            write_weights(model, new / WEIGHTS, {METADATA_KEY: text})
+            # safetensors makes the file readable for its owner only; the umask should decide.
+            (new / WEIGHTS).chmod((new / CONFIG).stat().st_mode)
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        unchanged = " (the model in the folder is unchanged)" if (folder / WEIGHTS).exists() else ""
+        raise ArtifactError(
+            f"cannot write {folder}: {reason}{unchanged}", "check the free space and permissions"
+        ) from error
+
+
+def load(folder: str | Path, *, precision: Precision = "float32") -> Model:
+    """Load the model of a model folder, on the CPU and in evaluation mode.
+
+    The model is a ``torch.nn.Module`` for use in your own code, so its weights stay as they were saved unless
+    another precision is asked for. A model in another precision is for inference only, and an ``int8`` model
+    cannot be saved. To translate, use `transduce.Translator`, which chooses the fastest precision by default.
+    """
+    lacks_announced_instructions()  # must run before anything is computed
+    folder = Path(folder).expanduser()
+    path = folder / WEIGHTS
+    header = read_header(folder)
+    try:
+        shapes = expected_shapes(header.model, header.vocabulary)
+    except ConfigError as error:
+        raise ArtifactError(f"{path}: {error.problem}", COPY_AGAIN) from error
+    model = assemble(header.model, header.vocabulary, read_weights(path, shapes))
+    return model if precision == "float32" else in_precision(model, precision)
+
+
+@overload
+def load_as(folder: str | Path, family: Literal["gpt"], *, precision: Precision = "float32") -> GPT: ...
+@overload
+def load_as(folder: str | Path, family: Literal["bert"], *, precision: Precision = "float32") -> BERT: ...
+@overload
+def load_as(folder: str | Path, family: Literal["vit"], *, precision: Precision = "float32") -> ViT: ...
+def load_as(
+    folder: str | Path, family: Literal["gpt", "bert", "vit"], *, precision: Precision = "float32"
+) -> Model:
+    """Load a model that must be of one family; see `load`."""
+    model = load(folder, precision=precision)
+    if model.config.family != family:
+        raise ArtifactError(
+            f"{folder} holds a model of family {model.config.family!r}, but this needs a {family!r} model",
+            f"give a model folder made by: {_COMMANDS[family]}",
+        )
+    return model
+
+
+def load_text_to_text(folder: str | Path, *, precision: Precision = "float32") -> TextToText:
+    """Load a model that must be able to translate; see `load`."""
+    model = load(folder, precision=precision)
+    if not isinstance(model, Transformer | RNN):
+        raise ArtifactError(
+            f"{folder} holds a model of family {model.config.family!r}, which cannot translate",
+            "give the folder of a transformer or rnn model",
+        )
+    return model
+
+
+def load_tokenizer(folder: str | Path) -> TokenizerPair:
+    """Load the tokenizer of a model folder."""
+    folder = Path(folder).expanduser()
+    vocabulary = read_header(folder).vocabulary
+    if not any((folder / name).exists() for name in TOKENIZERS):
+        raise ArtifactError(
+            f"{folder} has a model but no tokenizer",
+            "save them together: transduce.save(model, folder, tokenizer)",
+        )
+    tokenizer = TokenizerPair.load(folder)
+    if vocabulary is not None and tokenizer.vocabulary != vocabulary:
+        raise ArtifactError(
+            f"{folder} has a tokenizer with {_sizes(tokenizer.vocabulary)} tokens, but a model with "
+            f"{_sizes(vocabulary)}",
+            "restore the tokenizer that the model was trained with",
+        )
+    return tokenizer
+
+
+def is_part_of_a_model(path: Path) -> bool:
+    """Return whether a file belongs to a model folder, and so must not be overwritten."""
+    path = path.expanduser().resolve()
+    return path.name in {CONFIG, WEIGHTS, *TOKENIZERS} and (path.parent / WEIGHTS).exists()
+
+
+class _Replacement:
+    """A temporary folder inside ``folder`` whose files move to ``folder`` when all of them are on disk.
+
+    The weights move before ``config.json`` and after everything else: they contain their own header, so that
+    their renaming is the moment at which the new model replaces the old one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.new = folder / f"{_TEMPORARY}{os.getpid()}"
+
+    def __enter__(self) -> Path:
+        for path in self.folder.glob(f"{_TEMPORARY}*"):  # of processes that were killed
+            if not _is_running(path.name.removeprefix(_TEMPORARY)):
+                shutil.rmtree(path, ignore_errors=True)
+        self.new.mkdir(exist_ok=True)
+        return self.new
+
+    def __exit__(self, *failure: object) -> None:
+        try:
+            if failure[0] is None:
+                self._move_files()
+        finally:
+            shutil.rmtree(self.new, ignore_errors=True)
+
+    def _move_files(self) -> None:
+        paths = list(self.new.iterdir())
+        for path in paths:
+            sync(path)
+        tokenizers = {path.name for path in paths} - {WEIGHTS, CONFIG}
+        for name in (*tokenizers, WEIGHTS, CONFIG):
+            (self.new / name).replace(self.folder / name)
+        if tokenizers:
+            for name in TOKENIZERS - tokenizers:  # of the old model
+                (self.folder / name).unlink(missing_ok=True)
+        sync(self.folder)
+
+
+def _is_running(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:
+        pass  # a process of another user
+    return True
+
+
+def _may_write(folder: Path) -> bool:
+    """Return whether a folder is new, empty, or holds a model (or the rest of an interrupted save)."""
+    if not folder.exists():
+        return True
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    if CONFIG in names:
+        return _is_ours((folder / CONFIG).read_bytes())
+    if WEIGHTS in names:  # a first save that was interrupted before it wrote config.json
+        with suppress(ArtifactError):
+            return bool(read_stored_header(folder / WEIGHTS))
+    interrupted = {name for name in names if name.startswith(_TEMPORARY)}
+    return not names or (bool(interrupted) and names - interrupted <= TOKENIZERS)
+
+
+def _is_ours(config: bytes) -> bool:
+    try:
+        return {"format", "transduce"} <= set(json.loads(config))
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+def _check_shapes(model: Model, folder: Path) -> None:
+    """Refuse to save a model that could not be loaded again."""
+    if not isinstance(model, Model):
+        raise TypeError(f"save takes a model of transduce, not a {type(model).__name__}")
+    expected = expected_shapes(model.config, model.vocabulary)
+    if different := [name for name, _ in expected.items() ^ shapes_of(model).items()]:
+        raise ArtifactError(
+            f"cannot write {folder}: the model's parameters do not match its configuration, for example "
+            f"{min(different)}",
+            "save a model whose modules have not been replaced",
+        )
+
+
+def _sizes(vocabulary: Vocabulary) -> str:
+    sizes = dict.fromkeys((vocabulary.source, vocabulary.target))
+    return " and ".join(f"{size:,}" for size in sizes)

@@ -1,0 +1,118 @@
+"""Weights in a safetensors file: their names, shapes and values."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from transduce.config import ModelConfig, Vocabulary
+from transduce.errors import ArtifactError
+from transduce.models.build import build
+from transduce.models.protocol import Model
+
+WEIGHTS = "model.safetensors"
+COPY_AGAIN = "copy the model folder again"
+_FLOATING_TYPES = {"F64", "F32", "F16", "BF16"}
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def assemble(config: ModelConfig, vocabulary: Vocabulary | None, weights: dict[str, Tensor]) -> Model:
+    """Build a model from a tensor for each of its named parameters; return it in evaluation mode."""
+    model = _build_without_weights(config, vocabulary)
+    model.load_state_dict(weights, strict=False, assign=True)
+    return model.eval()
+
+
+def expected_shapes(config: ModelConfig, vocabulary: Vocabulary | None) -> Shapes:
+    """Return the shapes of all parameters of a model with this configuration."""
+    return shapes_of(_build_without_weights(config, vocabulary))
+
+
+def shapes_of(model: nn.Module) -> Shapes:
+    """Return the shapes of all parameters; a shared matrix appears once, under its first name."""
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+
+
+def write_weights(model: nn.Module, path: Path, metadata: dict[str, str]) -> None:
+    """Write every parameter once: a shared matrix is one tensor."""
+    tensors = {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
+    save_file(tensors, path, metadata)
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """Read the strings that were stored with the weights."""
+    with _explained_errors(path), safe_open(path, framework="pt") as file:
+        return file.metadata() or {}
+
+
+def read_weights(path: Path, expected: Shapes) -> dict[str, Tensor]:
+    """Read weights; refuse other names, shapes or types than expected, and NaN or infinite values."""
+    with _explained_errors(path):
+        with safe_open(path, framework="pt") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+            types = sorted({part.get_dtype() for part in slices.values()})
+        _compare_shapes(path, expected, shapes)
+        if len(types) != 1 or types[0] not in _FLOATING_TYPES:
+            raise ArtifactError(
+                f"{path} holds tensors of type {' and '.join(types)}",
+                "use weights of a single floating-point type",
+            )
+        # Copied, because the file would stay mapped into memory, and a later change to it change the model.
+        weights = {name: tensor.clone() for name, tensor in load_file(path).items()}
+    for name, weight in weights.items():
+        if not weight.isfinite().all():
+            raise ArtifactError(f"{path} is damaged: {name} has NaN or infinite values", COPY_AGAIN)
+    return weights
+
+
+class _NoInitialization(TorchFunctionMode):
+    """Skip random initialization, for which torch would import its compiler: that takes over a second."""
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Return the tensor unchanged from ``nn.init.normal_``; call all other functions."""
+        kwargs = kwargs or {}
+        return kwargs["tensor"] if function is nn.init.normal_ else function(*args, **kwargs)
+
+
+def _build_without_weights(config: ModelConfig, vocabulary: Vocabulary | None) -> Model:
+    """Build a model on the meta device: its parameters have shapes but no values."""
+    with torch.device("meta"), _NoInitialization():
+        return build(config, vocabulary)
+
+
+@contextmanager
+def _explained_errors(path: Path) -> Iterator[None]:
+    """Raise an `ArtifactError` for whatever prevents this file from being read."""
+    try:
+        with path.open("rb"):  # safetensors reports a file without read permission as missing
+            yield
+    except FileNotFoundError:
+        raise ArtifactError(f"{path.parent} has no {WEIGHTS}", COPY_AGAIN) from None
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot read {path}: {error.strerror or error}", "check the permissions of the file"
+        ) from error
+    except SafetensorError as error:
+        raise ArtifactError(f"{path} is damaged: {error}", COPY_AGAIN) from error
+
+
+def _compare_shapes(path: Path, expected: Shapes, found: Shapes) -> None:
+    for name in sorted(expected.keys() - found.keys()):
+        raise ArtifactError(f"{path} has no tensor {name}, which its configuration requires", COPY_AGAIN)
+    for name in sorted(found.keys() - expected.keys()):
+        raise ArtifactError(f"{path} has a tensor {name}, which its configuration does not have", COPY_AGAIN)
+    for name, shape in expected.items():
+        if found[name] != shape:
+            raise ArtifactError(
+                f"{path}: {name} has shape {found[name]}, but its configuration requires {shape}", COPY_AGAIN
+            )
