@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transduce.data.corpus import AlignedFiles
-from transduce.data.unequal_files import best_cut, parting_line
+from transduce.data.unequal_files import best_cut, first_difference
 
 NEAR = 8  # lines
 
@@ -68,7 +68,7 @@ def test_the_line_is_named_as_people_count(at, packed, seed, tmp_path_factory):
     targets = [source.upper() for source in sources]
     source = write(folder / ("source.gz" if packed else "source"), sources)
     target = write(folder / "target", targets[:at] + targets[at + 1 :], b"\r\n")
-    parting = parting_line(AlignedFiles(source, target))
+    parting = first_difference(AlignedFiles(source, target))
     assert parting.where == str(source)
     assert abs(parting.line - (at + 1)) <= NEAR
     assert sources[parting.line - 1].strip()[:20] in parting.description
@@ -79,22 +79,22 @@ def test_the_line_is_named_as_people_count(at, packed, seed, tmp_path_factory):
 @pytest.mark.parametrize(("source", "target", "longer", "line"), [(0, 1, "t", 1), (3, 0, "s", 1)])
 def test_nothing_on_one_side(source, target, longer, line, tmp_path):
     files = AlignedFiles(write(tmp_path / "s", ["x"] * source), write(tmp_path / "t", ["y"] * target))
-    parting = parting_line(files)
+    parting = first_difference(files)
     assert (parting.where, parting.line) == (str(tmp_path / longer), line)
 
 
 def test_a_surplus_last_line(tmp_path):
     lines = ["x" * (1 + index * 37 % 101) for index in range(60)]
     files = AlignedFiles(write(tmp_path / "s", [*lines, "surplus"]), write(tmp_path / "t", lines))
-    assert parting_line(files).line == 61
+    assert first_difference(files).line == 61
 
 
 def test_equal_files_do_not_part(tmp_path):
     files = AlignedFiles(
         write(tmp_path / "s", ["a", "", "b" * 500]), write(tmp_path / "t", ["c" * 99, "d", ""])
     )
-    assert parting_line(files) is None
-    assert parting_line(AlignedFiles(write(tmp_path / "s", []), write(tmp_path / "t", []))) is None
+    assert first_difference(files) is None
+    assert first_difference(AlignedFiles(write(tmp_path / "s", []), write(tmp_path / "t", []))) is None
 
 
 @pytest.mark.parametrize("how", ["cut", "garbage"])
@@ -103,4 +103,4 @@ def test_a_damaged_file_is_said_so(how, tmp_path):
     path = tmp_path / "damaged.gz"
     path.write_bytes(whole[:-9] if how == "cut" else whole[:10] + b"\xff" * 99)
     files = AlignedFiles(path, write(tmp_path / "t", ["x"]))
-    assert f"cannot read {path}" in refused(parting_line, files)
+    assert f"cannot read {path}" in refused(first_difference, files)

@@ -1,42 +1,61 @@
-"""The doctor's report, for people."""
+"""The doctor's report as text: a table on a terminal, whole lines elsewhere."""
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from transduce.data.doctor import Finding, Report
+from transduce.data.findings import Finding, Report
 
 
 def print_report(report: Report, console: Console) -> None:
-    """A table of what was found, with examples and a remedy for each."""
+    """Print what was found, with examples and a remedy for each finding."""
     if not report.pairs and not report.findings:
-        console.print("there are no lines in the files: give files with text", highlight=False)
+        _print_line("the files contain no lines; give files with text", console)
         return
     if not report.findings:
-        console.print(f"{report.pairs:,} pairs, nothing to complain about", highlight=False)
+        _print_line(f"{report.pairs:,} pairs, no problems found", console)
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in ("found", "what", "what to do"):
-        table.add_column(column, overflow="fold", justify="right" if column == "found" else "left")
-    for finding in report.findings:
-        table.add_row(f"{finding.count:,}", escape(_what(finding)), finding.remedy)
-    console.print(table)
+    if console.is_terminal:
+        console.print(_table(report))
+    else:
+        _print_lines(report, console)
     if any(report.unseen_characters.values()):
         shares = (f"{100 * share:.2g}% of {name}" for name, share in report.unseen_characters.items())
-        console.print(f"characters never seen in training: {', '.join(shares)}", highlight=False)
-    left = f"; training leaves {report.dropped:,} of them out" if report.dropped else ""
-    console.print(f"{report.pairs:,} pairs looked at{left}", highlight=False)
+        _print_line(f"characters never seen in training: {', '.join(shares)}", console)
+    dropped = f"; {report.dropped:,} of them are left out of training" if report.dropped else ""
+    _print_line(f"{report.pairs:,} pairs examined{dropped}", console)
 
 
-def _what(finding: Finding) -> str:
-    examples = [
-        f"  {example.where}, line {example.line:,}" + (f": {_visible(example.text)}" if example.text else "")
+def _table(report: Report) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("count", "problem", "remedy"):
+        table.add_column(column, overflow="fold", justify="right" if column == "count" else "left")
+    for finding in report.findings.values():
+        problem = "\n".join([finding.problem, *(f"  {example}" for example in _examples(finding))])
+        table.add_row(f"{finding.count:,}", escape(problem), escape(finding.remedy))
+    return table
+
+
+def _print_lines(report: Report, console: Console) -> None:
+    """Print every finding in lines that are never broken or cut, for files and other programs."""
+    for finding in report.findings.values():
+        _print_line(f"{finding.count:,} {finding.problem}; {finding.remedy}", console)
+        for example in _examples(finding):
+            _print_line(f"  {example}", console)
+
+
+def _print_line(line: str, console: Console) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _examples(finding: Finding) -> list[str]:
+    return [
+        f"{example.where}, line {example.line:,}" + (f": {_visible(example.text)}" if example.text else "")
         for example in finding.examples
     ]
-    return "\n".join([finding.problem, *examples])
 
 
 def _visible(text: str) -> str:
-    """Control characters and odd spaces as their escapes."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    """Return a text with control characters and unusual spaces as escapes."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

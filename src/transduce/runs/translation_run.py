@@ -122,7 +122,7 @@ class Run(RunFolder):
             report = Doctor().examine(inputs.train, {"validation": inputs.valid} if inputs.valid else {})
         if report.findings:
             print_report(report, self.console)
-            fatal = [finding.problem for finding in report.findings if finding.fatal]
+            fatal = [finding.problem for finding in report.fatal]
             if fatal or inputs.strict:
                 why = f": {fatal[0]}" if fatal else ""
                 raise DataError(f"the text is not fit for training{why}", "mend what the table above says")
