@@ -70,7 +70,9 @@ def evaluate_images(
 
     ``precision`` and ``device`` are for a model folder; a `ViT` is used as it is.
     """
-    vit = model if isinstance(model, ViT) else for_inference(artifact.load_as(model, "vit"), precision, device)
+    vit = (
+        model if isinstance(model, ViT) else for_inference(artifact.load_as(model, "vit"), precision, device)
+    )
     names, size = vit.config.class_names, vit.config.size
     labelled = images if isinstance(images, Images) else read_images(images, size=size, channels=vit.channels)
     labelled = labelled.with_classes(names)
