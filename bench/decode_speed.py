@@ -41,7 +41,7 @@ from transduce.data.corpus import AlignedFiles, Corpus
 from transduce.data.prepare import clean_lines
 from transduce.decoding.beam import beam_search
 from transduce.decoding.penalties import plain_penalty
-from transduce.decoding.side_by_side import side_by_side
+from transduce.decoding.workers import WorkerPool
 from transduce.errors import ConfigError
 from transduce.interop.ctranslate2 import export_ctranslate2
 from transduce.interop.marian import export_marian, marian_config
@@ -194,13 +194,13 @@ class Transduce(Engine):
         self.exact = not precision.endswith(FIRST)
         self.model = artifact.load(folder, precision=cast("Precision", precision.removesuffix(FIRST)))
         self.open = ExitStack()  # until this process ends, as by a command that has a whole text
-        self.workers = self.open.enter_context(side_by_side(self.find))
+        self.workers = self.open.enter_context(WorkerPool(self.find))
 
     def decode(self, batches: list[list[Any]], limits: list[int], beam: int, way: Way) -> list[Any]:
         workers, threads = way
         torch.set_num_threads(threads)
         tasks = [(*task, beam) for task in zip(batches, limits, strict=True)]
-        found = self.workers(tasks) if workers > 1 else [self.find(task) for task in tasks]
+        found = self.workers.map(tasks) if workers > 1 else [self.find(task) for task in tasks]
         return [target for targets in found for target in targets]
 
     def find(self, task: tuple[list[Tokens], int, int]) -> list[Tokens]:

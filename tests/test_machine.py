@@ -131,10 +131,10 @@ import transduce
 if sys.argv[2] == "computed":
     torch.nn.functional.linear(torch.randn(128, 64), torch.randn(64, 64))
 first = transduce.Translator.load(sys.argv[1])
-list(first.translate(["the fox"]))
+first("the fox")
 for precision in ("bfloat16", "int8"):
     try:
-        list(transduce.Translator.load(sys.argv[1], precision=precision).translate(["the fox"]))
+        transduce.Translator.load(sys.argv[1], precision=precision)("the fox")
     except transduce.TransduceError as error:
         print(error)
 """

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transduce.artifact import load, save
     from transduce.config import RNNConfig, RunConfig, TransformerConfig, Vocabulary, preset
+    from transduce.decoding.beam import beam_search
+    from transduce.decoding.generator import TextGenerator
+    from transduce.decoding.translation import Translation
     from transduce.decoding.translator import Translator
     from transduce.errors import TransduceError
     from transduce.evaluation.evaluate import evaluate
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from transduce.inspection.capture import inspect
     from transduce.models.rnn import RNN
     from transduce.models.transformer import Transformer
+    from transduce.prediction.image_classes import ImageClassifier
+    from transduce.prediction.masked_text import MaskedTextModel
     from transduce.runs.train import train
 
 __version__ = version("transduce")
@@ -24,13 +29,18 @@ __version__ = version("transduce")
 __all__ = [
     "RNN",
     "Evaluation",
+    "ImageClassifier",
+    "MaskedTextModel",
     "RNNConfig",
     "RunConfig",
+    "TextGenerator",
     "TransduceError",
     "Transformer",
     "TransformerConfig",
+    "Translation",
     "Translator",
     "Vocabulary",
+    "beam_search",
     "evaluate",
     "inspect",
     "load",
@@ -40,15 +50,20 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Evaluation": "evaluation.evaluation",
+    "ImageClassifier": "prediction.image_classes",
+    "MaskedTextModel": "prediction.masked_text",
     "RNN": "models.rnn",
     "RNNConfig": "config",
     "RunConfig": "config",
+    "TextGenerator": "decoding.generator",
     "TransduceError": "errors",
     "Transformer": "models.transformer",
     "TransformerConfig": "config",
+    "Translation": "decoding.translation",
     "Translator": "decoding.translator",
     "Vocabulary": "config",
-    "Evaluation": "evaluation.evaluation",
+    "beam_search": "decoding.beam",
     "evaluate": "evaluation.evaluate",
     "inspect": "inspection.capture",
     "load": "artifact",

@@ -5,7 +5,7 @@ import torch
 
 from builders import shaken, small_config
 from transduce.data.tokenizer_training import train_tokenizer
-from transduce.decoding import translator as module
+from transduce.decoding import search as module
 from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.glossary import Glossary
 from transduce.decoding.settings import SearchSettings
@@ -54,7 +54,7 @@ def log_probability(models, source, ids, *, ended):
         {"beam": 4, "diverse_groups": 2, "nbest": 4},
         {"sample": True, "nbest": 3, "top_k": 9},
         {"coverage_penalty": 0.3, "no_repeat_ngram": 2},
-        {"prefix": "jump", "align": True},
+        {"prefix": "jump", "alignments": True},
         {"glossary": Glossary(always=("dog",))},
         {"ensemble": True},
     ],
@@ -64,11 +64,11 @@ def test_what_is_found_is_as_likely_as_it_says(options, by_kernels, monkeypatch)
     options = dict(options)
     models = [rounded(seed) for seed in range(2 if options.pop("ensemble", False) else 1)]
     assert (models[0].fast_step is not None) == (models[0].fast_encoder is not None) == by_kernels
-    others = {name: options.pop(name) for name in ("prefix", "glossary", "align") if name in options}
+    others = {name: options.pop(name) for name in ("prefix", "glossary", "alignments") if name in options}
     model = Ensemble(models) if len(models) > 1 else models[0]
     translator = Translator(model, TOKENIZER, SearchSettings(extra_length=5, **options), **others)
-    monkeypatch.setattr(module, "TOKENS", 40)  # several batches
-    found = list(translator.translate(LINES))
+    monkeypatch.setattr(module, "BATCH_TOKENS", 40)  # several batches
+    found = translator(LINES)
     assert [one.source for one in found] == LINES
     for one in found:
         count = options.get("nbest", 1) if one.source else 0
@@ -85,13 +85,13 @@ def test_what_is_found_is_as_likely_as_it_says(options, by_kernels, monkeypatch)
 
 
 def test_processes_side_by_side_find_the_same(by_kernels, monkeypatch):
-    monkeypatch.setattr(module, "TOKENS", 16)
+    monkeypatch.setattr(module, "BATCH_TOKENS", 16)
     translator = Translator(rounded(0), TOKENIZER, SearchSettings(extra_length=5, nbest=2))
     before, found = torch.get_num_threads(), []
     for threads in (1, 2):
         torch.set_num_threads(threads)
         try:
-            found.append(list(translator.translate(LINES)))
+            found.append(translator(LINES))
         finally:
             torch.set_num_threads(before)
     assert found[0] == found[1]

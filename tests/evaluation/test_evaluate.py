@@ -45,7 +45,7 @@ def lines(path):
 
 def translations(model, source, **options):
     translator = Translator.load(model, precision="float32", **options)
-    return [translation.text for translation in translator.translate(lines(source))]
+    return [translation.text for translation in translator(lines(source))]
 
 
 def test_a_model_folder_is_measured_by_its_translations_in_the_order_of_the_lines(

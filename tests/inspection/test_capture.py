@@ -127,7 +127,7 @@ def test_a_translator_is_all_it_needs():
     translator = Translator(model, tokenizer, SearchSettings(beam=2, extra_length=3))
     found = inspect(translator, ENGLISH)
     assert len(found.candidates) == 2
-    assert found.target == next(translator.translate([ENGLISH])).text
+    assert found.target == translator(ENGLISH).text
     with pytest.raises(TransduceError, match="a str cannot be looked into"):
         inspect(replace(translator, model="no model"), ENGLISH)
 
@@ -151,7 +151,7 @@ def test_the_search_is_the_translators(search, rest):
     model, tokenizer = model_for(ENGLISH, GERMAN)
     settings = SearchSettings(**{"beam": 3, "extra_length": 4, **search})
     translator = Translator(model, tokenizer, settings, **rest)
-    found, (expected,) = inspect(translator, ENGLISH), translator.translate([ENGLISH])
+    found, expected = inspect(translator, ENGLISH), translator(ENGLISH)
     assert found.target == expected.text
     assert len(found.candidates) >= len(expected.candidates)
     for ours, theirs in zip(found.candidates, expected.candidates, strict=False):
@@ -169,9 +169,7 @@ def test_the_search_is_the_translators(search, rest):
 @pytest.mark.parametrize("search", [{"sample": True}, {"beam": 4, "diverse_groups": 2}])
 def test_a_search_that_cannot_be_shown(search):
     model, tokenizer = model_for(ENGLISH, GERMAN)
-    with pytest.raises(
-        ConfigError, match=r"^drawing at random and diverse groups leave no trace; search without them$"
-    ):
+    with pytest.raises(ConfigError, match="--sample"):
         inspect(Translator(model, tokenizer, SearchSettings(**search)), ENGLISH)
 
 
@@ -185,7 +183,7 @@ def test_a_search_that_finds_nothing():
 def test_a_loaded_translator_can_be_inspected(tmp_path):
     model, tokenizer = model_for(ENGLISH, GERMAN)
     transduce.save(model, tmp_path / "model", tokenizer)
-    translator = transduce.Translator.load(tmp_path / "model", beam=2, extra_length=3, precision="float32")
+    translator = transduce.Translator.load(tmp_path / "model", precision="float32", beam=2, extra_length=3)
     found = transduce.inspect(translator, ENGLISH, GERMAN)
     assert found.target == GERMAN
     assert found.data() == look(model, tokenizer, ENGLISH, GERMAN, beam=2, extra_length=3).data()

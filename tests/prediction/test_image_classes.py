@@ -74,7 +74,7 @@ def test_files_and_folders(classifier, tmp_path):
     artifact.save(classifier.model, tmp_path / "model")
     loaded = ImageClassifier.load(tmp_path / "model", precision="float32", device="cpu")
     wanted = [result.classes for result in classifier(pixels)]
-    assert [result.classes for result in loaded(tmp_path)] == wanted
+    assert [result.classes for result in loaded([tmp_path])] == wanted
     assert [result.classes for result in loaded([tmp_path / "0.png", str(tmp_path / "1.png")])] == wanted[:2]
     assert loaded(tmp_path / "2.png").classes == wanted[2]
     (tmp_path / "1.png").write_bytes(b"nothing")
@@ -82,6 +82,8 @@ def test_files_and_folders(classifier, tmp_path):
     assert [isinstance(result, UnreadableImage) for result in results] == [False, True, False]
     assert [result.file for result in results] == [str(tmp_path / f"{number}.png") for number in range(3)]
     with pytest.raises(DataError, match=r"1\.png"):
+        loaded([tmp_path])
+    with pytest.raises(DataError, match="is a folder"):
         loaded(tmp_path)
 
 

@@ -59,7 +59,7 @@ def test_generate_and_perplexity(place):
     assert searched.returncode == 0, searched.stderr
     measured = run("lm", "perplexity", place / "lm" / "final", "--text", place / "text")
     assert measured.stdout.startswith("perplexity ")
-    assert "bits a byte" in measured.stdout
+    assert "bits per byte" in measured.stdout
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,11 @@ def test_fill_and_embed(place, tmp_path):
     assert [row[0] for row in rows] == ["1", "1", "2", "2"]
     assert float(rows[0][1]) >= float(rows[1][1]) > 0
     lines = "the cat\n\nthe mice\n"
-    embedded = run("mlm", "embed", place / "mlm" / "final", input=lines)
+    embedded = run("mlm", "embed", place / "mlm" / "final", "--precision", "float32", input=lines)
     vectors = np.array([json.loads(line) for line in embedded.stdout.splitlines()])
     assert vectors.shape == (3, 16)
-    run("mlm", "embed", place / "mlm" / "final", "--output", tmp_path / "v.npy", input=lines)
+    options = ["--output", tmp_path / "v.npy", "--precision", "float32"]
+    run("mlm", "embed", place / "mlm" / "final", *options, input=lines)
     np.testing.assert_allclose(np.load(tmp_path / "v.npy", allow_pickle=False), vectors, atol=1e-5)
 
 
@@ -126,65 +127,63 @@ def test_finetune_and_classify(place):
     assert told.stdout.count("\n") == 3
     three = run("mlm", "classify", place / "classes" / "final", input="the\tcat\tsaw\n")
     assert three.returncode == 2
-    assert "3 texts, with tabs between them, are in the line" in three.stderr
+    assert "3 texts" in three.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("arguments", "facts"),
     [
-        (["lm", "train", "--out", "{}/x"], "no files were given"),
-        (["lm", "train", "--text", "{}/nowhere", "--out", "{}/x"], "cannot read {}/nowhere: No such file"),
-        (["lm", "train", "--text", "{}/empty", "--out", "{}/x"], "{}/empty holds no text"),
-        (["mlm", "train", "--text", "{}/empty", "--out", "{}/x"], "{}/empty holds no text"),
-        (["lm", "train", "--text", "{}/broken", "--out", "{}/x"], "{}/broken, line 2: not UTF-8 at byte 1"),
-        (["mlm", "train", "--text", "{}/text", "--tokenizer", "bpe", "--out", "{}/x"], "a bpe tokenizer has"),
+        (["lm", "train", "--out", "{}/x"], ["no files"]),
+        (["lm", "train", "--text", "{}/nowhere", "--out", "{}/x"], ["{}/nowhere"]),
+        (["lm", "train", "--text", "{}/empty", "--out", "{}/x"], ["{}/empty"]),
+        (["mlm", "train", "--text", "{}/empty", "--out", "{}/x"], ["{}/empty"]),
+        (["lm", "train", "--text", "{}/broken", "--out", "{}/x"], ["{}/broken, line 2", "byte 1"]),
+        (["mlm", "train", "--text", "{}/text", "--tokenizer", "bpe", "--out", "{}/x"], ["bpe"]),
         (
             ["lm", "train", "--text", "{}/text", "--from", "{}/x", "--tokenizer", "byte", "--out", "{}/x"],
-            "--tokenizer and a model to start from were given; leave --tokenizer out",
+            ["--tokenizer"],
         ),
         (
             ["mlm", "train", "--text", "{}/text", "--from", "{}/mlm/final", "--cased", "--out", "{}/x"],
-            "--cased and a model to start from were given; leave --cased out",
+            ["--cased"],
         ),
-        (["lm", "generate", "{}/lm/final", "--prompt", "cat " * 30], "the prompt is 31 tokens long"),
-        (["lm", "generate", "{}/lm/final", "--prompt", "cat \udcff"], "the prompt is not UTF-8; give it as"),
-        (["mlm", "fill", "{}/mlm/final", "\udcff [MASK]"], "the text is not UTF-8; give it as UTF-8"),
-        (["lm", "generate", "{}/lm/final", "--beam", "2", "--sample"], "a beam and drawing at random"),
-        (
-            ["lm", "generate", "{}/lm/final", "--beam", "2", "--temperature", "0.5"],
-            "a beam and drawing at random (sample, temperature, top_k, top_p) were asked for; choose one",
-        ),
+        (["lm", "generate", "{}/lm/final", "--prompt", "cat " * 30], ["31 tokens", "16 tokens"]),
+        (["lm", "generate", "{}/lm/final", "--prompt", "cat \udcff"], ["--prompt", "UTF-8"]),
+        (["lm", "generate", "{}/lm/final", "--beam", "2", "--seed", "2"], ["--seed", "--beam"]),
+        (["lm", "generate", "{}/lm/final", "--beam", "2", "--temperature", "0.5"], ["--temperature"]),
+        (["lm", "generate", "{}/lm/final", "--length-penalty", "1"], ["--length-penalty"]),
         (
             ["lm", "generate", "{}/lm/final", "--min-length", "30", "--max-length", "5"],
-            "max_length is 5, but must be more than min_length",
+            ["--max-length", "is 5", "--min-length", "is 30"],
         ),
-        (
-            ["lm", "generate", "{}/lm/final", "--temperature", "0"],
-            "temperature is 0.0, but must be from 0.001",
-        ),
-        (["lm", "generate", "{}/mlm/final"], "{}/mlm/final holds a model of family 'bert', not a language"),
-        (["lm", "generate", "{}/lm"], "{}/lm is not a model folder: it has no config.json; did you mean"),
-        (["lm", "perplexity", "{}/lm/final", "--text", "{}/empty"], "{}/empty holds no text"),
-        (["mlm", "fill", "{}/mlm/final", "The cat."], "there is no [MASK] in 'The cat.'"),
-        (["mlm", "fill", "{}/lm/final", "[MASK]"], "{}/lm/final holds a model of family 'gpt', not one of"),
-        (["mlm", "fill", "{}/mlm/final", "[MASK] " * 20], "the text is 22 tokens long"),
-        (["mlm", "embed", "{}/mlm/final", "--input", "{}/text", "--pooling", "pooler"], "has no pooler"),
-        (["mlm", "classify", "{}/mlm/final", "--input", "{}/text"], "the model tells no classes"),
-        (["mlm", "finetune", "--pairs", "{}/classes.tsv", "--out", "{}/x"], "no model to start from"),
+        (["lm", "generate", "{}/lm/final", "--temperature", "0"], ["--temperature", "0.001"]),
+        (["lm", "generate", "{}/lm/final", "--count", "2", "--lines", "2"], ["--count", "--lines"]),
+        (["lm", "generate", "{}/lm/final", "--device", "gpu"], ["--device", "gpu"]),
+        (["lm", "generate", "{}/mlm/final"], ["{}/mlm/final", "bert"]),
+        (["lm", "generate", "{}/lm"], ["{}/lm", "config.json", "did you mean"]),
+        (["lm", "perplexity", "{}/lm/final", "--text", "{}/empty"], ["{}/empty"]),
+        (["mlm", "fill", "{}/mlm/final", "\udcff [MASK]"], ["UTF-8"]),
+        (["mlm", "fill", "{}/mlm/final", "The cat."], ["[MASK]", "'The cat.'"]),
+        (["mlm", "fill", "{}/lm/final", "[MASK]"], ["{}/lm/final", "gpt"]),
+        (["mlm", "fill", "{}/mlm/final", "[MASK] " * 20], ["22 tokens", "16"]),
+        (["mlm", "embed", "{}/mlm/final", "--input", "{}/text", "--pooling", "pooler"], ["pooler"]),
+        (["mlm", "classify", "{}/mlm/final", "--input", "{}/text"], ["classes", "mlm finetune"]),
+        (["mlm", "finetune", "--pairs", "{}/classes.tsv", "--out", "{}/x"], ["--from"]),
         (
             ["mlm", "finetune", "--from", "{}/mlm/final", "--pairs", "{}/text", "--out", "{}/x"],
-            "{}/text, line 1: no tab",
+            ["{}/text, line 1"],
         ),
-        (["translate", "{}/lm/final", "--input", "{}/text"], "family 'gpt', which turns no text into"),
+        (["translate", "{}/lm/final", "--input", "{}/text"], ["{}/lm/final", "gpt"]),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(place, arguments, expected):
+def test_a_mistake_is_one_line_and_exit_code_2(place, arguments, facts):
     (place / "empty").write_text("\n \n")
     (place / "broken").write_bytes(b"fine\n\xff\n")
     result = run(*(argument.replace("{}", str(place)) for argument in arguments))
     assert result.returncode == 2, result.stdout
     assert result.stderr.startswith("error: ")
-    assert expected.replace("{}", str(place)) in result.stderr
+    for fact in facts:
+        assert fact.replace("{}", str(place)) in result.stderr
     assert result.stderr.count("\n") == 1
     assert not (place / "x" / "run.toml").exists()
 

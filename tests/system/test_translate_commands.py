@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
     [
         ["--nbest", 2, "--format", "json"],
         ["--beam", 6, "--diverse-groups", 3, "--diversity", 1, "--coverage-penalty", 0.2],
-        ["--sample", "--temperature", 0.7, "--top-k", 5, "--top-p", 0.9, "--seed", 3],
+        ["--sample", "--temperature", 0.7, "--top-k", 5, "--top-p", 0.9, "--seed", 3, "--device", "cpu"],
         ["--constraint", "dog", "--prefix", "the", "--max-length", 20, "--min-length", 4],
         ["--no-repeat-ngram", 2, "--penalty", "plain", "--precision", "int8"],
     ],
@@ -56,13 +56,23 @@ def test_a_line_out_for_every_line_in(folder, options):
         assert all("dog" in line and line.startswith("the") for line in (lines[0], lines[2]))
 
 
+def test_several_candidates_as_text(folder):
+    """As Moses and Marian write them: number, translation and score."""
+    options = ["--extra-length", 5, "--nbest", 3]
+    done = run("translate", folder / "model", "--input", folder / "in", *options)
+    rows = [line.split(" ||| ") for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["0", "0", "0", "2", "2", "2"]
+    scores = [float(score) for _, _, score in rows]
+    assert scores[:3] == sorted(scores[:3], reverse=True)
+
+
 def test_several_models(folder):
     done = run("translate", folder / "model", folder / "other", input="the fox\n")
     assert (done.returncode, done.stdout.count("\n")) == (0, 1)
 
 
-def test_a_stream_is_translated_as_it_comes(folder):
-    """What is drawn, too: it depends on the number of a line, and not on when it arrives."""
+def test_a_stream_is_translated_as_it_arrives(folder):
+    """Samples depend on the number of a line, and not on when it arrives."""
     options = ["--extra-length", "3", "--sample", "--seed", str(10**30)]
     drawn = run("translate", folder / "model", "--input", folder / "in", *options).stdout
     command = [*COMMAND, "translate", str(folder / "model"), *options]
@@ -82,7 +92,7 @@ TWO = {**os.environ, "OMP_NUM_THREADS": "2"}
 
 
 def test_a_stream_of_several_batches_that_stays_open(folder):
-    """Processes begin while another thread waits for lines."""
+    """Worker processes are forked while another thread waits for lines."""
     command = [*COMMAND, "translate", str(folder / "model"), *SHORT]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=TWO
@@ -96,7 +106,7 @@ def test_a_stream_of_several_batches_that_stays_open(folder):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
-def test_ended_while_it_waits_for_lines(folder, number, code):
+def test_interrupted_while_waiting_for_lines(folder, number, code):
     command = [*COMMAND, "translate", str(folder / "model"), *SHORT]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -119,28 +129,32 @@ def test_a_pipe_can_be_read_only_once(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "facts"),
     [
-        (["--top-k", 3], "temperature, top_k and top_p are for drawing at random; add --sample"),
-        (["--beam", 0], "beam"),
-        (["--diversity", 0.7], "diversity is for groups; add --diverse-groups"),
-        (["--constraint", " "], "a constraint has no words"),
-        (["--input", "nowhere"], "cannot read nowhere"),
-        (["--glossary", "nowhere"], "cannot read nowhere"),
-        (["--precision", "int4"], "int4"),
-        (["--output", "nowhere/out"], "cannot write nowhere/out"),
+        (["--top-k", 3], ["--top-k", "--sample"]),
+        (["--seed", 3], ["--seed", "--sample"]),
+        (["--sample", "--beam", 2], ["--beam", "--sample"]),
+        (["--beam", 0], ["--beam"]),
+        (["--diversity", 0.7], ["--diversity", "--diverse-groups"]),
+        (["--sample", "--top-p", 2], ["--top-p"]),
+        (["--constraint", " "], ["--constraint"]),
+        (["--input", "nowhere"], ["nowhere"]),
+        (["--glossary", "nowhere"], ["nowhere"]),
+        (["--precision", "int4"], ["int4"]),
+        (["--device", "gpu"], ["--device", "gpu"]),
+        (["--output", "nowhere/out"], ["nowhere/out"]),
     ],
 )
-def test_mistakes_end_with_one_line(folder, options, said):
+def test_mistakes_end_with_one_line(folder, options, facts):
     done = run("translate", folder / "model", "--input", folder / "in", *options)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
-    assert said in done.stderr
+    assert all(fact in done.stderr for fact in facts)
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("source", ["nowhere", "."])
-def test_where_nothing_can_be_read_nothing_is_lost(folder, tmp_path, source):
+def test_an_unreadable_input_leaves_the_output_as_it_was(folder, tmp_path, source):
     target = tmp_path / "out"
     target.write_text("before\n")
     done = run("translate", folder / "model", "--input", source, "--output", target)
@@ -150,24 +164,24 @@ def test_where_nothing_can_be_read_nothing_is_lost(folder, tmp_path, source):
 
 def test_a_file_is_not_its_own_translation(folder):
     done = run("translate", folder / "model", "--input", folder / "in", "--output", folder / "in")
-    assert (done.returncode, "choose another --output" in done.stderr) == (2, True)
+    assert (done.returncode, "--output" in done.stderr) == (2, True)
     assert (folder / "in").read_text() == "the fox\n\nlazy\n"
 
 
-def test_what_is_read_is_not_written(folder):
+def test_files_that_are_read_are_not_overwritten(folder):
     terms, config = folder / "terms", folder / "model" / "config.json"
     terms.write_text("fox\tdog\n")
     before = config.read_bytes()
     for options in (["--glossary", terms, "--output", terms], ["--output", config]):
         done = run("translate", folder / "model", "--input", folder / "in", *options)
-        assert (done.returncode, "choose another --output" in done.stderr) == (2, True)
+        assert (done.returncode, "--output" in done.stderr) == (2, True)
     assert (terms.read_text(), config.read_bytes()) == ("fox\tdog\n", before)
 
 
 def test_a_term_has_one_translation(folder, tmp_path):
     (tmp_path / "terms").write_text("fox\tdog\nlazy\tquick\nFox\tcat\n")
     done = run("translate", folder / "model", "--glossary", tmp_path / "terms", input="the fox\n")
-    assert (done.returncode, "terms, line 3: 'Fox' has another translation" in done.stderr) == (2, True)
+    assert (done.returncode, "terms, line 3" in done.stderr) == (2, True)
     (tmp_path / "terms").write_text("fox\tdog\nFox\tdog\n")
     done = run("translate", folder / "model", "--glossary", tmp_path / "terms", input="the fox\n")
     assert (done.returncode, "dog" in done.stdout) == (0, True)
@@ -177,22 +191,22 @@ def test_a_term_has_one_translation(folder, tmp_path):
 @pytest.mark.parametrize("command", ["translate", "interactive"])
 def test_closed_streams_are_named(folder, command, closed):
     if (command, closed) == ("interactive", ">&-"):
-        return  # there is nobody to talk to
+        pytest.skip("interactive needs an output")
     line = f"{sys.executable} -m transduce {command} {folder / 'model'} {closed}"
     done = subprocess.run(["sh", "-c", line], input="", capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert f"standard {'in' if closed[0] == '<' else 'out'}put is closed" in done.stderr
 
 
-def test_broken_text_is_named_and_what_came_before_is_there(folder, tmp_path):
+def test_invalid_text_is_named_and_the_lines_before_it_are_written(folder, tmp_path):
     (tmp_path / "broken").write_bytes(b"the fox\n" * 2001 + b"\xff\n")
     command = ["--input", tmp_path / "broken", "--output", tmp_path / "out", "--beam", 1, "--max-length", 2]
     done = run("translate", folder / "model", *command)
-    assert (done.returncode, "broken, line 2,002: not UTF-8 at byte 1" in done.stderr) == (2, True)
+    assert (done.returncode, "broken, line 2,002" in done.stderr) == (2, True)
     assert (tmp_path / "out").read_text().count("\n") == 2001
 
 
-def test_a_conversation_goes_on_after_what_is_no_text(folder):
+def test_interactive_continues_after_invalid_text(folder):
     done = subprocess.run(
         [*COMMAND, "interactive", str(folder / "model"), "--alternatives", "0"],
         input=b"the fox\nbad \xff\nlazy\n",
@@ -205,7 +219,7 @@ def test_a_conversation_goes_on_after_what_is_no_text(folder):
     assert done.stdout.count(b"</s>") == 2  # two pictures
 
 
-def test_a_conversation(folder):
+def test_interactive_on_a_terminal(folder):
     """On a terminal: the translation, alternatives, and a picture of the attention."""
     leader, follower = pty.openpty()
     process = subprocess.Popen(

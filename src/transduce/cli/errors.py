@@ -43,6 +43,11 @@ def run(command: Callable[[], int | None]) -> NoReturn:
     _exit(code, "interrupted" if code == _INTERRUPTED else None)
 
 
+def warn(message: str) -> None:
+    """Print a warning on standard error."""
+    typer.echo(f"warning: {message}", err=True)
+
+
 def _discard_output() -> None:
     """Redirect standard output to nowhere: flushing its buffer at exit would fail again."""
     if sys.stdout:

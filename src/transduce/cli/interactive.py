@@ -2,8 +2,6 @@
 
 import sys
 
-import typer
-
 from transduce.cli import options as o
 
 
@@ -12,7 +10,8 @@ def interactive(
     beam: o.Beam = 4,
     length_penalty: o.LengthPenalty = 0.6,
     alternatives: o.Alternatives = 2,
-    precision: o.Precision = "float32",
+    precision: o.Precision = "auto",
+    device: o.Device = "auto",
 ) -> None:
     """Type a line, see its translation, alternatives, and what attends to what.
 
@@ -22,6 +21,7 @@ def interactive(
 
     from rich.console import Console
 
+    from transduce.cli.errors import warn
     from transduce.decoding.translator import Translator
     from transduce.inspection.interactive import converse
 
@@ -36,6 +36,7 @@ def interactive(
         length_penalty=length_penalty,
         nbest=1 + alternatives,
         precision=precision,
-        warn=lambda message: typer.echo(f"warning: {message}", err=True),
+        device=device,
+        on_warning=warn,
     )
     converse(translator, lambda: input("> "), console)

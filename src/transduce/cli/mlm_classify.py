@@ -1,7 +1,5 @@
 """``transduce mlm classify``."""
 
-import typer
-
 from transduce.cli import options as o
 
 
@@ -9,15 +7,18 @@ def classify(
     model: o.Model,
     input: o.Input = None,  # noqa: A002 (the option's name)
     output: o.Output = None,
+    precision: o.Precision = "auto",
+    device: o.Device = "auto",
 ) -> None:
-    """Tell the class of every line: the class, tab, its probability. `mlm finetune` teaches a model to.
+    """Classify each line with a model from `transduce mlm finetune`: class, tab, probability.
 
-    A line is a text, or two texts with a tab between them.
+    A line is one text, or two texts separated by a tab.
 
     Example: transduce mlm classify runs/moods/final --input lines.txt
     """
-    from transduce.prediction.masked_text import MaskedText
+    from transduce.cli.errors import warn
+    from transduce.prediction.masked_text import MaskedTextModel
     from transduce.prediction.masked_text_files import classify_file
 
-    loaded = MaskedText.load(model, warn=lambda message: typer.echo(f"warning: {message}", err=True))
-    classify_file(loaded, input, output)
+    masked_text = MaskedTextModel.load(model, precision=precision, device=device, on_warning=warn)
+    classify_file(masked_text, input, output)

@@ -12,17 +12,23 @@ def embed(
     input: o.Input = None,  # noqa: A002 (the option's name)
     output: o.Output = None,
     pooling: Annotated[
-        Literal["mean", "cls", "pooler"], typer.Option(help="Of all tokens, of [CLS], or the pooler's.")
+        Literal["mean", "cls", "pooler"],
+        typer.Option(
+            help="Mean over all tokens, state of [CLS], or output of the pooler.", rich_help_panel=o.OUTPUT
+        ),
     ] = "mean",
+    precision: o.Precision = "auto",
+    device: o.Device = "auto",
 ) -> None:
-    """Turn every line into a vector: a JSON list a line, or one array if --output ends in .npy.
+    """Turn each line into a vector: one JSON list per line, or one array if --output ends in .npy.
 
-    A line is a text, or two texts with a tab between them.
+    A line is one text, or two texts separated by a tab.
 
     Example: transduce mlm embed runs/tales-bert/final --input lines.txt --output vectors.npy
     """
-    from transduce.prediction.masked_text import MaskedText
+    from transduce.cli.errors import warn
+    from transduce.prediction.masked_text import MaskedTextModel
     from transduce.prediction.masked_text_files import embed_file
 
-    loaded = MaskedText.load(model, warn=lambda message: typer.echo(f"warning: {message}", err=True))
-    embed_file(loaded, input, output, pooling)
+    masked_text = MaskedTextModel.load(model, precision=precision, device=device, on_warning=warn)
+    embed_file(masked_text, input, output, pooling)

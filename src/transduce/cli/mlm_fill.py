@@ -9,15 +9,21 @@ from transduce.cli import options as o
 
 def fill(
     model: o.Model,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="With [MASK] where a word is missing.")],
-    count: Annotated[int, typer.Option(min=1, help="Guesses for each mask.")] = 5,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text with [MASK] in place of words.")],
+    count: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Number of tokens per mask.", rich_help_panel=o.OUTPUT),
+    ] = 5,
+    precision: o.Precision = "auto",
+    device: o.Device = "auto",
 ) -> None:
-    """Say what may stand for each [MASK], and how likely it is.
+    """Predict the words behind each [MASK]: mask number, probability, token and text, separated by tabs.
 
     Example: transduce mlm fill runs/tales-bert/final "The [MASK] sat."
     """
-    from transduce.prediction.masked_text import MaskedText
+    from transduce.prediction.masked_text import MaskedTextModel
 
-    for number, guesses in enumerate(MaskedText.load(model).fill(text, count=count), start=1):
-        for one in guesses:
-            typer.echo(f"{number}\t{one.probability:.4f}\t{one.token}\t{one.text}")
+    masked_text = MaskedTextModel.load(model, precision=precision, device=device)
+    for number, fillings in enumerate(masked_text.fill(text, count=count), start=1):
+        for filling in fillings:
+            typer.echo(f"{number}\t{filling.probability:.4f}\t{filling.token}\t{filling.text}")

@@ -1,9 +1,9 @@
-"""A prompt in, texts that go on with it out."""
+"""Text generation: continue a prompt with a language model."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,117 +14,169 @@ from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.beam import beam_search
 from transduce.decoding.hypotheses import Hypothesis
 from transduce.decoding.sampling import sample
-from transduce.decoding.settings import SearchSettings
+from transduce.decoding.settings import SearchSettings, named
 from transduce.decoding.translation import in_one_line
+from transduce.engine.device import for_inference
 from transduce.errors import ConfigError, DataError
-from transduce.models.protocol import SequenceModel
+from transduce.models.protocol import Precision, SequenceModel
+
+_SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 1}
 
 
 @dataclass(frozen=True)
-class Generated:
-    """A text, prompt included."""
+class GeneratedText:
+    """A text that begins with the prompt."""
 
     text: str
     score: float
     ids: list[int]  # after the prompt, without the end
-    log_probabilities: list[float]  # an id each, and the end unless it was cut off
+    log_probabilities: list[float]  # one per id, and that of the end unless the text was cut off
 
     @property
     def line(self) -> str:
-        """The text as a line of a file."""
+        """The text as one line of a file."""
         return in_one_line(self.text)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True)
 class TextGenerator:
-    """A language model and its tokenizer, and how texts are looked for."""
+    """A language model, its tokenizer, and the settings of the search.
+
+    Call it with a prompt::
+
+        generator = TextGenerator.load("runs/tales/final", count=3, top_p=0.9)
+        for text in generator("Once upon a time"):
+            print(text)
+    """
 
     model: SequenceModel[Any, Any]
     tokenizer: TokenizerPair
-    settings: SearchSettings
+    settings: SearchSettings = field(default_factory=lambda: SearchSettings(sample=True))
 
     @classmethod
     def load(
-        cls, folder: str | Path, *, beam: int | None = None, sample: bool = False, **settings: Any
+        cls,
+        folder: str | Path,
+        *,
+        precision: Precision = "auto",
+        device: str = "auto",
+        count: int = 1,
+        beam: int | None = None,
+        max_length: int = 100,
+        min_length: int = 0,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 1,
+        no_repeat_ngram: int = 0,
+        length_penalty: float = 0.6,
+        penalty: Literal["paper", "plain"] = "paper",
+        stop: Literal["exact", "first"] = "exact",
     ) -> "TextGenerator":
-        """From a model folder. With a ``beam``, texts are searched for; otherwise they are drawn.
+        """Load a generator from a model folder.
 
-        ``settings`` are those of `SearchSettings`; ``nbest`` is how many texts there are to be.
+        It samples ``count`` texts per prompt. With a beam size, it searches for the ``count`` most likely
+        texts instead; 1 is greedy decoding. ``max_length`` limits the tokens of each line.
         """
-        usual = {"temperature": 1, "top_k": 0, "top_p": 1}
-        drawn = sample or any(settings.get(name, value) != value for name, value in usual.items())
-        if beam and drawn:
-            raise ConfigError(
-                "a beam and drawing at random (sample, temperature, top_k, top_p) were asked for",
-                "choose one of them",
-            )
-        for name in ("diverse_groups", "diversity", "coverage_penalty", "too_long"):
-            if name in settings:
-                raise ConfigError(f"{name} is for translations", "leave it out")
-        chosen = SearchSettings(beam=beam or 1, sample=not beam, **settings)
-        return cls(artifact.load_as(folder, "gpt"), artifact.load_tokenizer(folder), chosen)
+        if not 1 <= count <= 1000:
+            raise ConfigError(f"{named('count')} is {count}", "use a number from 1 to 1,000")
+        sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        for name, default in _SAMPLING.items() if beam else ():
+            if sampling[name] != default:
+                raise ConfigError(
+                    f"{named(name)} has no effect with {named('beam')}", f"leave out {named(name)}"
+                )
+        settings = SearchSettings(
+            beam=SearchSettings.beam if beam is None else beam,
+            nbest=count,
+            length_penalty=length_penalty,
+            penalty=penalty,
+            extra_length=max_length,
+            max_length=max_length,
+            min_length=min_length,
+            no_repeat_ngram=no_repeat_ngram,
+            sample=beam is None,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            stop=stop,
+        )
+        model = for_inference(artifact.load_as(folder, "gpt"), precision, device)
+        return cls(model, artifact.load_tokenizer(folder), settings)
 
-    def generate(self, prompt: str = "", *, lines: int = 1) -> Iterator[list[Generated]]:
-        """Ways to go on with a prompt, to the end of its line; the most likely first.
+    def __call__(self, prompt: str = "", *, lines: int = 1) -> list[GeneratedText]:
+        """Return texts that continue a prompt to the end of its line, the most likely first.
 
-        Of several ``lines``, each comes after those before it. Of what was said, no more is remembered than
-        fits into half of the context, together with how the new line begins; the rest is left to say more.
+        With several ``lines``, the texts are the lines of one text.
+        """
+        return list(self.stream(prompt, lines=lines))
+
+    def stream(self, prompt: str = "", *, lines: int = 1) -> Iterator[GeneratedText]:
+        """Yield what a call returns, each line as soon as it is finished.
+
+        Each line continues the ones before it. The model sees as many of their last tokens as fit into half
+        of its context together with the beginning of the new line; the other half is for the new line.
         """
         if lines > 1 and self.settings.nbest > 1:
-            raise ConfigError("several texts of several lines were asked for", "choose one of the two")
-        draws = np.random.default_rng(self.settings.seed)
-        special, most = self.tokenizer.vocabulary, self.model.max_length
+            raise ConfigError(
+                f"{named('count')} and {named('lines')} are both greater than 1", "leave out one of them"
+            )
+        generator = np.random.default_rng(self.settings.seed)
+        special, context = self.tokenizer.vocabulary, self.model.max_length
         begin = self._encode(prompt)
-        told: list[int] = []
+        history: list[int] = []
         for _ in range(lines):
-            room = max(0, (most or len(told)) // 2 - len(begin))
-            ids = [*told[-room:], *begin] if room and told else begin
-            found = self._search(ids, draws)
-            if not found:
+            room = max(0, (context or len(history)) // 2 - len(begin))
+            ids = [*history[-room:], *begin] if room and history else begin
+            hypotheses = self._search(ids, generator)
+            if not hypotheses:
                 raise ConfigError(
-                    "the rules leave nothing to say", "loosen --no-repeat-ngram or --min-length"
+                    "the settings forbid every possible text",
+                    f"use a lower {named('min_length')} or a higher {named('no_repeat_ngram')}",
                 )
-            yield [self._read(begin, one) for one in found]
-            told += [*begin, *found[0].tokens]
-            if special.bos != special.eos:  # else one token stands between two lines: it begins the next
-                told.append(special.eos)
+            for hypothesis in hypotheses:
+                text = self.tokenizer.decode([*begin, *hypothesis.tokens])
+                yield GeneratedText(text, hypothesis.score, hypothesis.tokens, hypothesis.log_probabilities)
+            history += [*begin, *hypotheses[0].tokens]
+            if special.bos != special.eos:  # otherwise the next line's first token also ends this one
+                history.append(special.eos)
             begin = [special.bos]
 
     def _encode(self, prompt: str) -> list[int]:
-        require_utf8(prompt, "the prompt")
-        special, most = self.tokenizer.vocabulary, self.model.max_length
+        require_utf8(prompt, "prompt (--prompt)")
+        special, context = self.tokenizer.vocabulary, self.model.max_length
         ids = [special.bos, *self.tokenizer.target.encode([prompt])[0]]
-        if most is not None and len(ids) > most:
+        if context is not None and len(ids) > context:
             raise DataError(
-                f"the prompt is {len(ids)} tokens long, and the model reads {most} at a time", "shorten it"
+                f"the prompt has {len(ids)} tokens, but the model's context is {context} tokens",
+                "shorten the prompt",
             )
         return ids
 
-    def _search(self, ids: list[int], draws: np.random.Generator) -> list[Hypothesis]:
-        settings, most = self.settings, self.model.max_length
+    def _search(self, ids: list[int], generator: np.random.Generator) -> list[Hypothesis]:
+        settings, context = self.settings, self.model.max_length
         prompt = torch.tensor([ids], device=self.model.device)
-        # The last token is said and never read.
-        room = None if most is None else most - len(ids) + 1
-        limits = [settings.limit(0, room)]
+        # The last token is never read: it needs no position.
+        room = None if context is None else context - len(ids) + 1
+        limits = [settings.target_limit(0, room)]
         rules = settings.rules(self.tokenizer.vocabulary.eos)
         if settings.sample:
-            (found,) = sample(
-                self.model, prompt, limits, settings.sampling, [draws], count=settings.nbest, rules=rules
+            (hypotheses,) = sample(
+                self.model, prompt, limits, settings.sampling, [generator], count=settings.nbest, rules=rules
             )
         else:
-            penalty = settings.length_penalty_function()
-            (found,) = beam_search(
+            (hypotheses,) = beam_search(
                 self.model,
                 prompt,
                 limits,
                 beam=settings.width,
                 count=settings.nbest,
-                penalty=penalty,
+                penalty=settings.length_penalty_function(),
                 rules=rules,
                 exact=settings.stop == "exact",
             )
-        return found
-
-    def _read(self, begin: list[int], found: Hypothesis) -> Generated:
-        text = self.tokenizer.decode([*begin, *found.tokens])
-        return Generated(text, found.score, found.tokens, found.log_probabilities)
+        return hypotheses

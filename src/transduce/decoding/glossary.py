@@ -1,47 +1,68 @@
-"""Terms that have one translation: where a source has the term, its target must have the translation."""
+"""Glossaries: terms that have a fixed translation, and words that every translation must contain."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transduce.data.text_files import decode_lines, raw_lines
+from transduce.data.text_files import decode_lines, raw_lines, require_utf8
 from transduce.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
 class Glossary:
-    """Pairs of terms; and words that every target must have."""
+    """Pairs of a source term and its translation, and words that every translation must contain."""
 
     terms: tuple[tuple[str, str], ...] = ()
     always: tuple[str, ...] = ()
 
-    @classmethod
-    def read(cls, path: Path | None, always: tuple[str, ...] = ()) -> "Glossary":
-        """A file with a source term, a tab and its translation a line."""
-        if not all(words.strip() for words in always):
-            raise ConfigError("a constraint has no words", "say what must appear, or leave it out")
-        terms: dict[str, tuple[str, str]] = {}
-        lines = decode_lines(raw_lines(path), str(path)) if path else ()
-        for number, line in enumerate(lines, start=1):
-            columns = [column.strip() for column in line.split("\t")]
-            if not any(columns):
-                continue
-            if len(columns) != 2 or not all(columns):
-                raise DataError(
-                    f"{path}, line {number}: not a source term, a tab and its translation", "correct the line"
-                )
-            source, target = columns
-            if terms.setdefault(source.lower(), (source, target))[1] != target:
-                raise DataError(
-                    f"{path}, line {number}: {source!r} has another translation further up", "leave one out"
-                )
-        return cls(tuple(terms.values()), always)
+    def __post_init__(self) -> None:
+        for words in self.always:
+            require_utf8(words, "a constraint (--constraint)")
+            if not words.strip():
+                raise ConfigError("a constraint (--constraint) is blank", "give words that must appear")
 
-    def wanted(self, source: str) -> list[str]:
-        """What the target of this source must have, each once; terms count as whole words, in any case."""
-        found = [
+    @classmethod
+    def load(
+        cls, terms: Mapping[str, str] | str | Path | None, constraints: Sequence[str] = ()
+    ) -> "Glossary | None":
+        """Return a glossary of these terms, from a mapping or a file; ``None`` if there is nothing in it."""
+        if isinstance(terms, str | Path):
+            pairs = _read_terms(Path(terms).expanduser())
+        else:
+            pairs = tuple((terms or {}).items())
+        return cls(pairs, tuple(constraints)) if pairs or constraints else None
+
+    def required_words(self, source: str, *, is_first: bool = True) -> list[str]:
+        """Return what the translation of a source must contain, without repetitions.
+
+        Terms match whole words and ignore case. The words that every translation must contain count for the
+        first piece of a line.
+        """
+        translations = [
             target
             for term, target in self.terms
             if re.search(rf"(?<!\w){re.escape(term)}(?!\w)", source, re.IGNORECASE)
         ]
-        return list(dict.fromkeys([*self.always, *found]))
+        return list(dict.fromkeys([*(self.always if is_first else ()), *translations]))
+
+
+def _read_terms(path: Path) -> tuple[tuple[str, str], ...]:
+    """Read a file with a source term, a tab and its translation on each line."""
+    terms: dict[str, tuple[str, str]] = {}
+    for number, line in enumerate(decode_lines(raw_lines(path), str(path)), start=1):
+        columns = [column.strip() for column in line.split("\t")]
+        if not any(columns):
+            continue
+        if len(columns) != 2 or not all(columns):
+            raise DataError(
+                f"{path}, line {number}: expected a source term, a tab and its translation",
+                "rewrite the line",
+            )
+        source, target = columns
+        if terms.setdefault(source.lower(), (source, target))[1] != target:
+            raise DataError(
+                f"{path}, line {number}: {source!r} has a different translation on an earlier line",
+                "remove one of the two lines",
+            )
+    return tuple(terms.values())

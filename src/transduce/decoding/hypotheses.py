@@ -44,11 +44,12 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A target that was found."""
+    """A finished target."""
 
     tokens: list[int]  # without ``eos``
-    log_probabilities: list[float]  # a token each, and ``eos`` unless it was cut off
-    score: float  # their sum over the length penalty, with the coverage penalty
+    log_probabilities: list[float]  # one per token, and that of ``eos`` unless the target was cut off
+    score: float  # their sum divided by the length penalty, plus the coverage penalty
+    alignment: list[int] | None = None  # for each token, the source token that it attends to most
 
 
 def best_in_turn(groups: Sequence[Sequence[Hypothesis]], count: int) -> list[Hypothesis]:

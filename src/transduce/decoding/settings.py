@@ -1,4 +1,4 @@
-"""How targets are looked for: data, checked once."""
+"""Search settings: how hypotheses are found, compared and limited. Validated once, never changed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -9,106 +9,140 @@ from transduce.decoding.rules import Rule, min_length, no_repeated_ngram, prefix
 from transduce.decoding.sampling import Sampling
 from transduce.errors import ConfigError
 
-_LONGEST = 100_000  # tokens that a length may be set to
+_LONGEST = 100_000  # tokens
+
+_FOR_SAMPLING = ("temperature", "top_k", "top_p", "seed")
+_FOR_BEAM_SEARCH = (
+    "beam",
+    "length_penalty",
+    "penalty",
+    "coverage_penalty",
+    "diverse_groups",
+    "diversity",
+    "stop",
+)
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """By default those of section 6.1. Lengths are in tokens; the greatest ones count the end."""
+    """Settings of beam search and sampling. The defaults are those of section 6.1 of the paper.
 
-    beam: int = 4  # 1 is greedy search; at least ``nbest``
-    nbest: int = 1  # candidates a line
+    Lengths are in tokens. The maximum lengths include the end-of-sentence token, the minimum does not.
+    """
+
+    beam: int = 4  # beam size; 1 is greedy decoding; raised to ``nbest`` if that is larger
+    nbest: int = 1  # candidates per line
     length_penalty: float = 0.6  # α
     penalty: Literal["paper", "plain"] = "paper"  # ((5 + |Y|) / 6)^α, or |Y|^α
-    coverage_penalty: float = 0.0  # β of Wu et al. (2016): source tokens that get little attention cost
-    extra_length: int = 50  # a target may be so much longer than its source
-    max_length: int | None = None  # and no longer than this, unless more must be said (prefix, constraints)
+    coverage_penalty: float = 0.0  # β of Wu et al. (2016), for source tokens that receive little attention
+    extra_length: int = 50  # maximum length of a target beyond that of its source
+    max_length: int | None = None  # absolute maximum; exceeded only to fit a prefix and constraints
     min_length: int = 0
-    no_repeat_ngram: int = 0  # no so many tokens in a row twice; 0 for no such rule
-    sample: bool = False  # draw at random instead of searching
+    no_repeat_ngram: int = 0  # forbid repeated n-grams of this size; 0 allows them
+    sample: bool = False  # sample instead of searching
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 1
-    diverse_groups: int = 1  # into which the beam is divided
-    diversity: float = 0.5  # what a token costs that an earlier group has just chosen
-    # When a line is done: exact, when nothing better can come; first, as soon as there are as many targets as
-    # the beam is wide.
+    diverse_groups: int = 1  # groups into which the beam is divided
+    diversity: float = 0.5  # cost of a token for each earlier group that has just chosen it
+    # When the search for a line ends: exact, when no running hypothesis can still become one of the best;
+    # first, as soon as as many hypotheses have ended as the beam is wide.
     stop: Literal["exact", "first"] = "exact"
-    # What becomes of a line that is longer than the model can read, or than any it was trained on: keep takes
-    # the latter as a whole.
+    # Lines longer than the model can read, or than any source it was trained on: split them, truncate them,
+    # or (keep) translate them whole where the model can read them.
     too_long: Literal["split", "cut", "keep"] = "split"
 
     def __post_init__(self) -> None:
-        for name in (one.name for one in fields(self) if one.type is int):
-            self._require(isinstance(getattr(self, name), int), name, "must be a whole number")
-        for name in ("beam", "nbest", "diverse_groups"):
-            self._require(1 <= getattr(self, name) <= 1000, name, "must be from 1 to 1000")
-        for name in (
-            "extra_length",
-            "min_length",
-            "no_repeat_ngram",
-            "top_k",
-            "seed",
-        ):
-            self._require(getattr(self, name) >= 0, name, "must not be negative")
-        for name in ("extra_length", "min_length"):
-            self._require(getattr(self, name) <= _LONGEST, name, f"must be {_LONGEST:,} at most")
-        # Beyond these, powers and quotients leave the numbers there are.
-        for name in ("coverage_penalty", "diversity"):
-            self._require(0 <= getattr(self, name) <= 1000, name, "must be from 0 to 1000")
-        self._require(-10 <= self.length_penalty <= 10, "length_penalty", "must be from -10 to 10")
-        self._require(0.001 <= self.temperature <= 1000, "temperature", "must be from 0.001 to 1000")
-        self._require(0 < self.top_p <= 1, "top_p", "must be more than 0 and at most 1")
-        if self.max_length is not None:
-            self._require(self.max_length > self.min_length, "max_length", "must be more than min_length")
-        if self.diverse_groups > 1 and max(self.beam, self.nbest) % self.diverse_groups:
-            raise ConfigError(
-                f"a beam of {max(self.beam, self.nbest)} does not divide into {self.diverse_groups} groups",
-                "choose a multiple",
-            )
-        if self.sample and (self.diverse_groups > 1 or self.coverage_penalty):
-            raise ConfigError(
-                "drawing at random goes with neither diverse groups nor a coverage penalty",
-                "leave one out",
-            )
+        self._check_ranges()
+        for name in _FOR_BEAM_SEARCH if self.sample else _FOR_SAMPLING:
+            if getattr(self, name) != getattr(SearchSettings, name):
+                raise ConfigError(
+                    f"{named(name)} has no effect {'with' if self.sample else 'without'} {named('sample')}",
+                    f"leave out {named(name)}{'' if self.sample else ', or add ' + named('sample')}",
+                )
         if self.diverse_groups == 1 and self.diversity != SearchSettings.diversity:
-            raise ConfigError("diversity is for groups", "add --diverse-groups")
-        if not self.sample and (self.temperature != 1 or self.top_k or self.top_p != 1):
-            raise ConfigError("temperature, top_k and top_p are for drawing at random", "add --sample")
+            raise ConfigError(
+                f"{named('diversity')} has no effect without {named('diverse_groups')}",
+                f"add {named('diverse_groups')}",
+            )
+        if self.width % self.diverse_groups:
+            raise ConfigError(
+                f"a beam of {self.width} cannot be divided into {self.diverse_groups} groups",
+                f"make {named('beam')} a multiple of {named('diverse_groups')}",
+            )
 
-    def _require(self, condition: bool, name: str, rule: str) -> None:
-        if not condition:
-            raise ConfigError(f"{name} is {getattr(self, name)}, but {rule}", "correct it")
+    def _check_ranges(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type is int and not isinstance(value, int):
+                raise ConfigError(f"{named(field.name)} is {value!r}", "use a whole number")
+        for name in ("beam", "nbest", "diverse_groups"):
+            self._require_between(name, 1, 1000)
+        for name in ("extra_length", "min_length"):
+            self._require_between(name, 0, _LONGEST)
+        for name in ("no_repeat_ngram", "top_k", "seed"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{named(name)} is {getattr(self, name)}", "use 0 or more")
+        # Outside these ranges, powers and quotients overflow.
+        self._require_between("coverage_penalty", 0, 1000)
+        self._require_between("diversity", 0, 1000)
+        self._require_between("length_penalty", -10, 10)
+        self._require_between("temperature", 0.001, 1000)
+        if not 0 < self.top_p <= 1:
+            raise ConfigError(f"{named('top_p')} is {self.top_p}", "use a number above 0 and up to 1")
+        if self.max_length is not None and self.max_length <= self.min_length:
+            raise ConfigError(
+                f"{named('max_length')} is {self.max_length}, but {named('min_length')} is {self.min_length}",
+                f"make {named('max_length')} greater than {named('min_length')}",
+            )
+        for name, choices in (
+            ("penalty", ("paper", "plain")),
+            ("stop", ("exact", "first")),
+            ("too_long", ("split", "cut", "keep")),
+        ):
+            if getattr(self, name) not in choices:
+                raise ConfigError(f"{named(name)} is {getattr(self, name)!r}", f"use {' or '.join(choices)}")
+
+    def _require_between(self, name: str, low: float, high: float) -> None:
+        value = getattr(self, name)
+        if not low <= value <= high:
+            raise ConfigError(f"{named(name)} is {value}", f"use a number from {low} to {high:,}")
 
     @property
     def width(self) -> int:
-        """Hypotheses at a time."""
-        return max(self.beam, self.nbest)
+        """Hypotheses per line that are extended in parallel."""
+        return self.nbest if self.sample else max(self.beam, self.nbest)
 
     @property
     def sampling(self) -> Sampling:
-        """From which tokens one is drawn."""
+        """The settings of sampling alone."""
         return Sampling(self.temperature, self.top_k, self.top_p)
 
     def length_penalty_function(self) -> LengthPenalty:
-        """By which hypotheses of different lengths are compared."""
+        """Return the function by which log-probabilities are divided."""
         return (paper_penalty if self.penalty == "paper" else plain_penalty)(self.length_penalty)
 
-    def limit(self, source_length: int, most: int | None, least: int = 0) -> int:
-        """The greatest length of a target, for a source of this length and a model that can read ``most``.
+    def target_limit(self, source_length: int, model_limit: int | None, required: int = 0) -> int:
+        """Return the maximum length of a target for a source of this length.
 
-        There is room for ``least`` tokens and the end, if the model has it.
+        There is room for ``required`` tokens and the end, unless the model's own limit is lower.
         """
         limits = source_length + self.extra_length, self.max_length
-        wished = max(1, least + 1, min(limit for limit in limits if limit is not None))
-        return wished if most is None else min(wished, most)
+        limit = max(1, required + 1, min(limit for limit in limits if limit is not None))
+        return limit if model_limit is None else min(limit, model_limit)
 
-    def rules(self, eos: int, begins: Sequence[Sequence[int]] = ()) -> list[Rule]:
-        """What must not be said. Of ``begins``, each sentence has its own, before which rules give way."""
+    def rules(self, eos: int, prefixes: Sequence[Sequence[int]] = ()) -> list[Rule]:
+        """Return the rules that forbid tokens. ``prefixes``, one per sentence, override the other rules."""
         rules: list[Rule] = []
         if self.no_repeat_ngram:
             rules.append(no_repeated_ngram(self.no_repeat_ngram))
         if self.min_length:
             rules.append(min_length(self.min_length, eos))
-        return [prefix(begins, rules)] if any(begins) else rules
+        return [prefix(prefixes, rules)] if any(prefixes) else rules
+
+
+def named(setting: str) -> str:
+    """Return a setting's name in Python and on the command line, for messages: ``top_p (--top-p)``."""
+    option = f"--{setting.replace('_', '-')}"
+    return f"{setting} ({option})"

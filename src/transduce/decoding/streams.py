@@ -1,85 +1,164 @@
-"""Lines from files or standard input, and where to write what became of them."""
+"""Lines from files and standard input, results to files and standard output."""
 
+import json
+import queue
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Literal, cast
+
+from rich.console import Console
 
 from transduce.artifact import is_part_of_a_model
 from transduce.data.standard_input import raw_input_lines, require_input
 from transduce.data.text_files import decode_lines, is_same_file, open_binary, raw_lines
+from transduce.decoding.translation import Translation, in_one_line
+from transduce.decoding.translator import LOOKAHEAD, Translator
 from transduce.errors import DataError
+from transduce.terminal import with_bar
 
-_STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1  # their numbers as open files
+_STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1  # file descriptors
+
+
+def translate_file(
+    translator: Translator,
+    source: Path | None,
+    target: Path | None,
+    layout: Literal["text", "json"],
+    console: Console | None = None,
+    glossary: Path | None = None,
+) -> None:
+    """Translate the lines of a file, or of standard input as they arrive.
+
+    Without a ``target``, translations go to standard output. ``console`` shows the progress, unless it would
+    mix with the translations. ``glossary`` is the file that the translator has read its terms from: it must
+    not be overwritten.
+    """
+    lines = read_lines(source)
+    translations = translator.stream(lines) if source else translator.stream_chunks(_arriving(lines))
+    if console and console.is_terminal and source and (target or not (sys.stdout and sys.stdout.isatty())):
+        # Lines of a pipe cannot be counted: it can be read only once.
+        total = sum(1 for _ in raw_lines(source)) if source.is_file() else None
+        translations = with_bar(translations, "translating", total, console)
+    several = translator.settings.nbest > 1
+    write_lines(_formatted(translations, layout, several), source, target, glossary)
+
+
+def _formatted(
+    translations: Iterable[Translation], layout: Literal["text", "json"], several: bool
+) -> Iterator[str]:
+    """Yield the lines that are written for each translation.
+
+    Several candidates in text are written as Moses and Marian do: ``sentence number ||| text ||| score``,
+    counted from 0.
+    """
+    for number, translation in enumerate(translations):
+        if layout == "json":
+            yield json.dumps(asdict(translation), ensure_ascii=False)
+        elif several:
+            for candidate in translation.candidates:
+                yield f"{number} ||| {in_one_line(candidate.text)} ||| {candidate.score:.4f}"
+        else:
+            yield translation.line
+
+
+def _arriving(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yield all lines that have arrived, up to a limit; if there are none, wait for the next one."""
+    arrived: queue.Queue[str | BaseException | None] = queue.Queue(maxsize=LOOKAHEAD)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                arrived.put(line)
+            arrived.put(None)
+        except BaseException as error:
+            arrived.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    end: BaseException | None = None
+    more = True
+    while more:
+        chunk: list[str] = []
+        while more and len(chunk) < LOOKAHEAD and (not chunk or not arrived.empty()):
+            item = arrived.get()
+            if isinstance(item, str):
+                chunk.append(item)
+            else:
+                more, end = False, item
+        yield chunk
+    if end is not None:
+        raise end
 
 
 def read_lines(source: Path | None) -> Iterator[str]:
-    """Of a file, or of standard input as they come; they must be UTF-8."""
-    return (
-        decode_lines(raw_lines(source), str(source))
-        if source
-        else decode_lines(raw_input_lines(), "standard input")
-    )
+    """Return the lines of a file, or of standard input as they arrive, decoded as UTF-8."""
+    if source:
+        return decode_lines(raw_lines(source), str(source))
+    return decode_lines(raw_input_lines(), "standard input")
 
 
-def check_output(source: Path | None, target: Path | None, read_too: Path | None = None) -> None:
-    """Refuse to write over what is read, or a part of a model; or anything, if there is nothing to read."""
-    for path in (source or _STANDARD_INPUT, *([read_too] if read_too else [])):
+def write_lines(
+    lines: Iterable[str], source: Path | None, target: Path | None, also_read: Path | None = None
+) -> None:
+    """Write each line as soon as it is there; see `open_output`.
+
+    If computing the first line fails, what was in the file stays.
+    """
+    with open_output(source, target, also_read) as out:
+        iterator = iter(lines)
+        first = list(islice(iterator, 1))
+        truncate(out, target)
+        for line in chain(first, iterator):
+            out.write(f"{line}\n".encode())
+            out.flush()
+
+
+def open_output(
+    source: Path | None, target: Path | None, also_read: Path | None = None
+) -> AbstractContextManager[IO[bytes]]:
+    """Open a file, or standard output, after `check_output`. The file's contents stay until `truncate`."""
+    check_output(source, target, also_read)
+    if target is None:
+        return nullcontext(standard_output())
+    try:
+        return cast("IO[bytes]", target.open("ab"))
+    except OSError as error:
+        raise DataError(f"cannot write {target}: {error.strerror}", "choose another --output") from error
+
+
+def check_output(source: Path | None, target: Path | None, also_read: Path | None = None) -> None:
+    """Refuse to overwrite a file that is read or a part of a model; require a source that can be read."""
+    for path in (source or _STANDARD_INPUT, *([also_read] if also_read else [])):
         if is_same_file(path, target or _STANDARD_OUTPUT):
             raise DataError(
-                f"{target or source or 'a file'} is both what is read and what is written",
-                "choose another --output",
+                f"{target or source or 'standard output'} is both read and written", "choose another --output"
             )
     if source is None:
         require_input()
     elif not source.exists() or source.is_file() or source.is_dir():  # a pipe can be opened only once
         open_binary(source).close()
     if target is not None:
-        refuse_model(target)
+        refuse_model_file(target)
 
 
-def open_output(
-    source: Path | None, target: Path | None, read_too: Path | None = None
-) -> AbstractContextManager[IO[bytes]]:
-    """A file, or standard output; see `check_output`. What is in the file stays until `begin_anew`."""
-    check_output(source, target, read_too)
-    if target is None:
-        return nullcontext(standard_output())
-    try:
-        return cast("IO[bytes]", target.open("ab"))
-    except OSError as error:
-        raise DataError(f"cannot write {target}: {error.strerror}", "check the path") from error
+def refuse_model_file(target: Path) -> None:
+    """Refuse to overwrite a file of a model folder."""
+    if is_part_of_a_model(target):
+        raise DataError(f"{target} is part of a model folder", "choose another --output")
 
 
-def begin_anew(out: IO[bytes], target: Path | None) -> None:
-    """What was in the file is lost."""
-    if target is not None and target.is_file():  # and no pipe or device, which keep nothing
+def truncate(out: IO[bytes], target: Path | None) -> None:
+    """Delete the contents of an output file; pipes and devices have none."""
+    if target is not None and target.is_file():
         out.truncate(0)
 
 
-def write_lines(
-    lines: Iterable[str], source: Path | None, target: Path | None, read_too: Path | None = None
-) -> None:
-    """Each as it comes; see `open_output`. If there is no first one, for an error, nothing is lost."""
-    with open_output(source, target, read_too) as out:
-        coming = iter(lines)
-        first = list(islice(coming, 1))
-        begin_anew(out, target)
-        for line in chain(first, coming):
-            out.write(f"{line}\n".encode())
-            out.flush()
-
-
 def standard_output() -> IO[bytes]:
-    """Where lines go if no file is named."""
-    if sys.stdout is None:  # as `>&-` leaves it
-        raise DataError("standard output is closed", "name a file, or leave it open")
+    """Return standard output as a binary stream."""
+    if sys.stdout is None:  # the shell's `>&-` closes it
+        raise DataError("standard output is closed", "name a file with --output")
     return sys.stdout.buffer
-
-
-def refuse_model(target: Path) -> None:
-    """Whoever writes there would lose a model."""
-    if is_part_of_a_model(target):
-        raise DataError(f"{target} is part of a model", "choose another --output")

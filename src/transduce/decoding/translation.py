@@ -1,73 +1,77 @@
-"""What became of a line."""
+"""Translations: the results of a search as text."""
 
 from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to say it."""
+    """One possible translation."""
 
     text: str
     score: float
     tokens: list[str]
-    log_probabilities: list[float]  # a token each, and the end
+    log_probabilities: list[float]  # one per token, and that of the end unless the target was cut off
     ids: list[int] = field(default_factory=list)
-    alignment: list[int] | None = None  # of each token, the source token it attends to most
+    alignment: list[int] | None = None  # for each token, the source token that it attends to most
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A line and what became of it, best first; of an empty line, nothing."""
+    """A line and its translations, best first. A blank line has none."""
 
     source: str
     candidates: list[Candidate]
     source_tokens: list[str] = field(default_factory=list)
-    pieces: int = 1  # in which it was read
-    read: str | None = None  # what was read of it, if it was cut
+    pieces: int = 1  # pieces into which the line was split
+    truncated_source: str | None = None  # what was translated, if the line was truncated
 
     @property
     def text(self) -> str:
-        """The best one."""
+        """The best translation; empty if there is none."""
         return self.candidates[0].text if self.candidates else ""
 
     @property
     def line(self) -> str:
-        """The best one as a line of a file."""
+        """The best translation as one line of a file."""
         return in_one_line(self.text)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def in_one_line(text: str) -> str:
-    """Whatever would end a line within a text is a space."""
+    """Replace line breaks within a text by spaces, so that it is one line of a file."""
     return " ".join(text.splitlines())
 
 
-def joined(line: str, parts: list[Translation]) -> Translation:
-    """One translation of a line from those of its pieces: the best of each, then the second ones."""
+def join_pieces(line: str, parts: list[Translation]) -> Translation:
+    """Combine the translations of a line's pieces: the best of each piece, then the second best."""
     if len(parts) == 1:
         (part,) = parts
-        return part if part.source == line else replace(part, source=line, read=part.source)
-    most = min(len(part.candidates) for part in parts)
-    shifts = [sum(len(part.source_tokens) for part in parts[:number]) for number in range(len(parts))]
-    candidates = []
-    for rank in range(most):
-        chosen = [part.candidates[rank] for part in parts]
-        aligned = all(one.alignment is not None for one in chosen)
-        candidates.append(
-            Candidate(
-                " ".join(one.text for one in chosen),
-                sum(one.score for one in chosen),
-                [token for one in chosen for token in one.tokens],
-                [step for one in chosen for step in one.log_probabilities],
-                [token for one in chosen for token in one.ids],
-                [
-                    place + shift
-                    for one, shift in zip(chosen, shifts, strict=True)
-                    for place in one.alignment or []
-                ]
-                if aligned
-                else None,
-            )
-        )
+        return part if part.source == line else replace(part, source=line, truncated_source=part.source)
+    shifts = [sum(len(part.source_tokens) for part in parts[:index]) for index in range(len(parts))]
+    candidates = [
+        _join([part.candidates[rank] for part in parts], shifts)
+        for rank in range(min(len(part.candidates) for part in parts))
+    ]
     return Translation(
         line, candidates, [token for part in parts for token in part.source_tokens], len(parts)
+    )
+
+
+def _join(candidates: list[Candidate], shifts: list[int]) -> Candidate:
+    """Concatenate candidates; ``shifts`` are the source tokens before each."""
+    alignment = [
+        place + shift
+        for candidate, shift in zip(candidates, shifts, strict=True)
+        for place in candidate.alignment or []
+    ]
+    is_aligned = all(candidate.alignment is not None for candidate in candidates)
+    return Candidate(
+        " ".join(candidate.text for candidate in candidates),
+        sum(candidate.score for candidate in candidates),
+        [token for candidate in candidates for token in candidate.tokens],
+        [value for candidate in candidates for value in candidate.log_probabilities],
+        [token for candidate in candidates for token in candidate.ids],
+        alignment if is_aligned else None,
     )

@@ -1,274 +1,305 @@
-"""Lines in, translations out."""
+"""The translator: lines → pieces → batches → model → translations."""
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, overload
 
-import torch
 from torch import Tensor
 
 from transduce import artifact
-from transduce.data.batching import batches_by_length
 from transduce.data.readable import readable
 from transduce.data.text_files import require_utf8
 from transduce.data.tokenizer import TokenizerPair
-from transduce.decoding.beam import beam_search
-from transduce.decoding.candidates import ChooseDiverse, Chooser, choose_best
-from transduce.decoding.constraints import Constraints
+from transduce.decoding.alignment import align, mean_attention
 from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.glossary import Glossary
-from transduce.decoding.hypotheses import Hypothesis, best_in_turn
-from transduce.decoding.pieces import Piece, Pieces
-from transduce.decoding.sampling import sample
+from transduce.decoding.hypotheses import Hypothesis
+from transduce.decoding.pieces import LineSplitter, Piece, SplitLine
+from transduce.decoding.search import batch_pieces, pad_ids, search_pieces
 from transduce.decoding.settings import SearchSettings
-from transduce.decoding.side_by_side import side_by_side
 from transduce.decoding.trace import Trace
-from transduce.decoding.translation import Candidate, Translation, joined
+from transduce.decoding.translation import Candidate, Translation, join_pieces
+from transduce.decoding.workers import WorkerPool
+from transduce.engine.device import for_inference
 from transduce.errors import ConfigError, DataError, TransduceError
 from transduce.models.protocol import Precision, SequenceModel
 
-LINES = 2000  # that are sorted by length at a time
-TOKENS = 2048  # in a batch: sentences × the longest
-TARGETS = 256  # in a batch: sentences × the width of the beam; more do not stay in the caches
-CELLS = 2**20  # of attention that are looked at together: targets × their length × that of their sources
-Found: TypeAlias = list[tuple[Hypothesis, list[int] | None]]  # targets of a piece, and their alignments
-Finder: TypeAlias = Callable[[Sequence[list[Piece]]], list[list[Found]]]  # batches in, what was found out
-TranslatorT = TypeVar("TranslatorT", bound="Translator")
+LOOKAHEAD = 2000  # lines that are read at a time and sorted by length
 
 
 @dataclass(frozen=True)
 class Translator:
-    """A model and its tokenizer, and how targets are looked for."""
+    """A model, its tokenizer, and the settings of the search.
+
+    Call it with a text, or with a list of texts::
+
+        translator = Translator.load("runs/en-de/final")
+        print(translator("A man sleeps."))
+        for translation in translator(["A man sleeps.", "Two dogs run."]):
+            print(translation.text, translation.candidates[0].score)
+    """
 
     model: SequenceModel[Any, Any]
     tokenizer: TokenizerPair
     settings: SearchSettings = field(default_factory=SearchSettings)
-    glossary: Glossary = field(default_factory=Glossary)
-    prefix: str = ""  # with which every target begins
-    align: bool = False
-    warn: Callable[[str], None] = lambda _: None
-    longest: int | None = None  # source that the model was trained on, in tokens, if that is known
+    glossary: Glossary | None = None
+    prefix: str = ""  # with which every translation begins
+    alignments: bool = False  # whether candidates have alignments
+    on_warning: Callable[[str], None] | None = None  # receives warnings instead of Python's `warnings`
+    longest_source: int | None = None  # in tokens, of the training data, if known
 
     def __post_init__(self) -> None:
-        require_utf8(self.prefix, "the prefix")
-        for words in self.glossary.always:
-            require_utf8(words, "a constraint")
-        constrained = self.glossary.always or self.glossary.terms
-        if constrained and (self.settings.sample or self.settings.diverse_groups > 1):
+        require_utf8(self.prefix, "prefix (--prefix)")
+        if self.glossary and (self.settings.sample or self.settings.diverse_groups > 1):
             raise ConfigError(
-                "words that must appear go with neither drawing at random nor diverse groups", "leave one out"
+                "a glossary or constraints cannot be combined with sample (--sample) "
+                "or diverse_groups (--diverse-groups)",
+                "leave out one of them",
             )
 
     @classmethod
     def load(
-        cls: type[TranslatorT],
+        cls,
         *folders: str | Path,
-        precision: Precision = "float32",
-        glossary: Glossary | None = None,
+        precision: Precision = "auto",
+        device: str = "auto",
+        beam: int = 4,
+        nbest: int = 1,
+        length_penalty: float = 0.6,
+        penalty: Literal["paper", "plain"] = "paper",
+        coverage_penalty: float = 0.0,
+        extra_length: int = 50,
+        max_length: int | None = None,
+        min_length: int = 0,
+        no_repeat_ngram: int = 0,
+        sample: bool = False,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 1,
+        diverse_groups: int = 1,
+        diversity: float = 0.5,
+        stop: Literal["exact", "first"] = "exact",
+        too_long: Literal["split", "cut", "keep"] = "split",
+        glossary: Glossary | Mapping[str, str] | str | Path | None = None,
+        constraints: Sequence[str] = (),
         prefix: str = "",
-        align: bool = False,
-        warn: Callable[[str], None] = lambda _: None,
-        **settings: Any,
-    ) -> TranslatorT:
-        """From a model folder; several are an ensemble. ``settings`` are those of `SearchSettings`."""
-        if not folders:
-            raise ConfigError("no model was given", "name a model folder")
-        chosen = SearchSettings(**settings)
-        models = [artifact.load_text_to_text(folder, precision=precision) for folder in folders]
-        tokenizer = artifact.load_tokenizer(folders[0])
-        for folder in folders[1:]:
-            if not tokenizer.is_like(artifact.load_tokenizer(folder)):
-                raise DataError(
-                    f"{folder} has another tokenizer than {folders[0]}", "an ensemble needs one tokenizer"
-                )
-        model = models[0] if len(models) == 1 else Ensemble(models)
-        trained = [artifact.read_header(Path(folder).expanduser()).longest for folder in folders]
-        longest = min((length for length in trained if length), default=None)
-        return cls(model, tokenizer, chosen, glossary or Glossary(), prefix, align, warn, longest)
+        alignments: bool = False,
+        on_warning: Callable[[str], None] | None = None,
+    ) -> "Translator":
+        """Load a translator from a model folder; several folders are an ensemble.
 
-    def translate(self, lines: Iterable[str], *, ahead: int = LINES, first: int = 0) -> Iterator[Translation]:
-        """One translation for every line, in order; so many lines are read ``ahead`` and sorted by length.
+        See `SearchSettings` for the settings of the search. ``glossary`` maps source terms to their
+        translations, or names a file with a term, a tab and a translation per line; ``constraints`` are
+        words that every translation must contain.
+        """
+        settings = SearchSettings(
+            beam=beam,
+            nbest=nbest,
+            length_penalty=length_penalty,
+            penalty=penalty,
+            coverage_penalty=coverage_penalty,
+            extra_length=extra_length,
+            max_length=max_length,
+            min_length=min_length,
+            no_repeat_ngram=no_repeat_ngram,
+            sample=sample,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            diverse_groups=diverse_groups,
+            diversity=diversity,
+            stop=stop,
+            too_long=too_long,
+        )
+        if isinstance(glossary, Glossary):
+            glossary = replace(glossary, always=(*glossary.always, *constraints))
+        else:
+            glossary = Glossary.load(glossary, constraints)
+        models = [for_inference(artifact.load_text_to_text(path), precision, device) for path in folders]
+        tokenizer = _load_tokenizer(folders)
+        lengths = [artifact.read_header(Path(path).expanduser()).longest for path in folders]
+        return cls(
+            model=models[0] if len(models) == 1 else Ensemble(models),
+            tokenizer=tokenizer,
+            settings=settings,
+            glossary=glossary,
+            prefix=prefix,
+            alignments=alignments,
+            on_warning=on_warning,
+            longest_source=min((length for length in lengths if length), default=None),
+        )
 
-        What is drawn at random for a line depends on the seed and on its number, counted from ``first``.
+    @overload
+    def __call__(self, texts: str) -> Translation: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, texts: Iterable[str]) -> list[Translation]: ...
+    def __call__(self, texts: str | Iterable[str]) -> Translation | list[Translation]:
+        """Translate one text, or each of several texts."""
+        if isinstance(texts, str):
+            return next(self.stream([texts]))
+        return list(self.stream(texts))
+
+    def stream(
+        self, lines: Iterable[str], *, lookahead: int = LOOKAHEAD, first_line: int = 0
+    ) -> Iterator[Translation]:
+        """Yield one translation per line, in order, while lines are still being read.
+
+        Up to ``lookahead`` lines are read at a time and sorted by length; with 1, each translation is there
+        before the next line is read. Samples depend on the seed and on the number of the line, counted from
+        ``first_line``.
         """
         if isinstance(lines, str):
-            raise ConfigError("one text was given, not lines", "give a list of them: [text]")
-        return self.translate_chunks(_chunks(lines, ahead), first=first)
+            raise ConfigError("stream was given one text instead of lines", "call the translator with it")
+        return self.stream_chunks(_chunks(lines, lookahead), first_line=first_line)
 
-    def translate_chunks(self, chunks: Iterable[list[str]], *, first: int = 0) -> Iterator[Translation]:
-        """The same of lines that come several at a time: each time, all that there are are translated."""
-        with side_by_side(self._find, most=None if self.model.device.type == "cpu" else 1) as find:
+    def stream_chunks(self, chunks: Iterable[list[str]], *, first_line: int = 0) -> Iterator[Translation]:
+        """Yield one translation per line; each chunk of lines is translated before the next one is read."""
+        limit = None if self.model.device.type == "cpu" else 1
+        with WorkerPool(self._search, limit=limit) as workers:
             for chunk in chunks:
-                yield from self._translate_chunk(chunk, first, find)
-                first += len(chunk)
+                yield from self._translate(chunk, first_line, workers)
+                first_line += len(chunk)
 
     def search(self, line: str, trace: Trace) -> list[Hypothesis]:
-        """All that is found for one line, which the model can read as a whole; ``trace`` receives the way."""
+        """Return all hypotheses of a line that is not split; ``trace`` receives the steps of the search."""
         if self.settings.sample or self.settings.diverse_groups > 1:
-            raise ConfigError("drawing at random and diverse groups leave no trace", "search without them")
-        ((piece,),) = replace(self._pieces, most=None).of([line], 0)
-        (found,) = self._search([piece], self._padded([piece.ids]), self.settings.width, trace)
-        return found
-
-    def _translate_chunk(self, lines: list[str], first: int, find: Finder) -> list[Translation]:
-        """What cannot be read as a whole is translated piece by piece."""
-        pieces = self._pieces.of(lines, first)
-        flat = iter(self._translate_pieces([piece for several in pieces for piece in several], find))
-        parts = [[next(flat) for _ in several] for several in pieces]
-        return [joined(line, several) for line, several in zip(lines, parts, strict=True)]
-
-    @cached_property
-    def _pieces(self) -> Pieces:
-        whose, most, too_long = "the model's", self.model.max_length, self.settings.too_long
-        if self.longest and self.longest < (most or math.inf) and too_long != "keep":
-            whose, most = "the model's training sources of up to", self.longest
-        return Pieces(self.tokenizer, most, whose, too_long == "cut", self.prefix, self.glossary, self.warn)
-
-    def _translate_pieces(self, pieces: list[Piece], find: Finder) -> list[Translation]:
-        translations = [Translation(piece.text, []) for piece in pieces]
-        # The more phrases, the wider the beam: those with as many go together. Of nothing but white space,
-        # only ``eos`` is left.
-        lengths: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        for row, piece in enumerate(pieces):
-            if len(piece.ids) > 1:
-                lengths[len(piece.phrases)][row] = len(piece.ids)
-        batches = [
-            rows[begin : begin + most]
-            for more, alike in lengths.items()
-            for most in [max(1, TARGETS // (self.settings.width + more))]
-            for rows in batches_by_length(alike, TOKENS)
-            for begin in range(0, len(rows), most)
-        ]
-        batches.reverse()  # the longest first: no process is left with them at the end
-        results = find([[pieces[row] for row in rows] for rows in batches])
-        for rows, found in zip(batches, results, strict=True):
-            for row, one in zip(rows, found, strict=True):
-                translations[row] = self._read(pieces[row], one)
-        return translations
-
-    def _find(self, pieces: list[Piece]) -> list[Found]:
-        source = self._padded([piece.ids for piece in pieces])
-        found = self._search(pieces, source, self.settings.nbest)
-        alignments = iter(self._alignments(source, found) if self.align else ())
-        return [[(one, next(alignments, None)) for one in hypotheses] for hypotheses in found]
-
-    def _search(
-        self, pieces: list[Piece], source: Tensor, count: int, trace: Trace | None = None
-    ) -> list[list[Hypothesis]]:
-        """Up to ``count`` of each piece, best first."""
-        settings, eos, groups = self.settings, self.tokenizer.vocabulary.eos, self.settings.diverse_groups
-        limits = [
-            settings.limit(len(piece.ids), self.model.max_length, max(piece.least, settings.min_length))
-            for piece in pieces
-            for _ in range(groups)
-        ]
-        rules = settings.rules(eos, [piece.begin for piece in pieces for _ in range(groups)])
-        if settings.sample:
-            draws = [piece.draws(settings.seed) for piece in pieces]
-            return sample(self.model, source, limits, settings.sampling, draws, count=count, rules=rules)
-        constraints = Constraints([piece.phrases for piece in pieces for _ in range(groups)], eos)
-        more = max(len(piece.phrases) for piece in pieces)
-        choose: Chooser = constraints if more else choose_best
-        if groups > 1:
-            choose = ChooseDiverse(groups, settings.diversity)
-        found = beam_search(
-            self.model,
-            source.repeat_interleave(groups, dim=0),
-            limits,
-            beam=settings.width // groups + more,
-            count=count,
-            penalty=settings.length_penalty_function(),
-            coverage=settings.coverage_penalty,
-            rules=rules,
-            choose=choose,
-            complete=constraints.complete if more else None,
-            exact=settings.stop == "exact",
-            trace=trace,
-        )
-        by_piece = [found[begin : begin + groups] for begin in range(0, len(found), groups)]
-        return [best_in_turn(several, count) for several in by_piece]
-
-    def _read(self, piece: Piece, found: Found) -> Translation:
-        """As text; says so if a target could not be what it must be."""
-        if not found:
-            self.warn(f"the rules leave nothing to say of {piece.text[:60]!r} ...: its translation is empty")
-        elif not self._is_met(piece, found[0][0].tokens):
-            self.warn(
-                f"not all that must be in the translation of {piece.text[:60]!r} ... is there: "
-                "it is too long for the model, or other rules forbid it"
+            raise ConfigError(
+                "a search with sample (--sample) or diverse_groups (--diverse-groups) cannot be traced",
+                "search without them",
             )
-        candidates = [
-            Candidate(
-                self.tokenizer.decode(one.tokens),
-                one.score,
-                readable(self.tokenizer.target, one.tokens),
-                one.log_probabilities,
-                one.tokens,
-                alignment,
-            )
-            for one, alignment in found
-        ]
-        return Translation(piece.text, candidates, readable(self.tokenizer.source, piece.ids))
-
-    def _is_met(self, piece: Piece, said: list[int]) -> bool:
-        return piece.is_met_by(said) and len(said) >= self.settings.min_length
-
-    def _padded(self, sentences: Sequence[Sequence[int]]) -> Tensor:
-        return torch.nn.utils.rnn.pad_sequence(
-            [torch.tensor(ids) for ids in sentences],
-            batch_first=True,
-            padding_value=self.tokenizer.vocabulary.pad,
-        ).to(self.model.device)
+        ((piece,),) = (split.pieces for split in replace(self._splitter, max_tokens=None).split([line], 0))
+        source = pad_ids([piece.ids], self.model)
+        (hypotheses,) = search_pieces(self.model, [piece], source, self.settings, self.settings.width, trace)
+        return hypotheses
 
     def attention(self, translation: Translation, rank: int = 0) -> Tensor | None:
-        """How much each token of a candidate attends to each source token, (target, source): the mean of all
-        heads and layers. ``None`` if the model has no attention, or has read the line in pieces.
+        """Return the attention of a candidate to its source, averaged over all heads and layers.
+
+        The result is (target, source); ``None`` if the model has no attention, or if the line was split.
         """
         if translation.pieces > 1:
             return None
-        source = self._padded(self.tokenizer.encode_source([translation.read or translation.source]))
-        said = translation.candidates[rank].ids
-        return next(self._attention(source, [said]), None)
+        text = translation.truncated_source or translation.source
+        source = pad_ids(self.tokenizer.encode_source([text]), self.model)
+        attention = mean_attention(self.model, source, [translation.candidates[rank].ids])
+        return attention[0] if attention else None
 
-    def _attention(self, source: Tensor, targets: list[list[int]]) -> Iterator[Tensor]:
-        """For each target of its source, (target, source), with the padding of the sources."""
-        bos = self.tokenizer.vocabulary.bos
-        with torch.inference_mode():
-            # The last token is said and never read: there may be no place for it.
-            read = self._padded([[bos, *said[:-1]] for said in targets])
-            weights = self.model.attention(source, read)
-        if weights.encoder_decoder:
-            mean = torch.stack([layer.mean(dim=1) for layer in weights.encoder_decoder]).mean(dim=0)
-            yield from (each[: len(said)] for each, said in zip(mean, targets, strict=True))
+    @property
+    def _max_source(self) -> int | None:
+        """The number of source tokens above which a line is too long."""
+        limit, trained = self.model.max_length, self.longest_source
+        if trained and trained < (limit or math.inf) and self.settings.too_long != "keep":
+            return trained
+        return limit
 
-    def _alignments(self, source: Tensor, found: list[list[Hypothesis]]) -> Iterator[list[int]]:
-        """For each hypothesis, the source token that gets most attention from each of its tokens."""
-        rows = [row for row, hypotheses in enumerate(found) for _ in hypotheses]
-        targets = [one.tokens for hypotheses in found for one in hypotheses]
-        longest = max(source.size(1), *map(len, targets)) if targets else 1
-        size = max(1, CELLS // longest**2)
-        for begin in range(0, len(rows), size):
-            part = slice(begin, begin + size)
-            for each in self._attention(source[rows[part]], targets[part]):
-                yield each.argmax(dim=-1).tolist()
+    @cached_property
+    def _splitter(self) -> LineSplitter:
+        truncate = self.settings.too_long == "cut"
+        return LineSplitter(self.tokenizer, self._max_source, truncate, self.prefix, self.glossary)
+
+    def _translate(
+        self, lines: list[str], first_line: int, workers: WorkerPool[list[Piece], list[list[Hypothesis]]]
+    ) -> list[Translation]:
+        split_lines = self._splitter.split(lines, first_line)
+        self._warn_of_long_lines(split_lines)
+        pieces = [piece for line in split_lines for piece in line.pieces]
+        batches = batch_pieces(pieces, self.settings.width)
+        results = workers.map([[pieces[row] for row in rows] for rows in batches])
+        hypotheses = {
+            row: found
+            for rows, result in zip(batches, results, strict=True)
+            for row, found in zip(rows, result, strict=True)
+        }
+        parts = iter(
+            self._translation(piece, hypotheses[row]) if row in hypotheses else Translation(piece.text, [])
+            for row, piece in enumerate(pieces)
+        )
+        return [join_pieces(line.text, [next(parts) for _ in line.pieces]) for line in split_lines]
+
+    def _search(self, pieces: list[Piece]) -> list[list[Hypothesis]]:
+        source = pad_ids([piece.ids for piece in pieces], self.model)
+        found = search_pieces(self.model, pieces, source, self.settings, self.settings.nbest)
+        return align(self.model, source, found) if self.alignments else found
+
+    def _translation(self, piece: Piece, hypotheses: list[Hypothesis]) -> Translation:
+        shown = f"{piece.text[:60]!r} ..."
+        if not hypotheses:
+            self._warn(f"the translation of {shown} is empty: the settings forbid every possible target")
+        elif not (
+            piece.is_satisfied_by(hypotheses[0].tokens)
+            and len(hypotheses[0].tokens) >= self.settings.min_length
+        ):
+            self._warn(
+                f"the translation of {shown} lacks a required prefix, phrase or length: "
+                "it does not fit into the model's maximum length, or other settings forbid it"
+            )
+        candidates = [
+            Candidate(
+                self.tokenizer.decode(hypothesis.tokens),
+                hypothesis.score,
+                readable(self.tokenizer.target, hypothesis.tokens),
+                hypothesis.log_probabilities,
+                hypothesis.tokens,
+                hypothesis.alignment,
+            )
+            for hypothesis in hypotheses
+        ]
+        return Translation(piece.text, candidates, readable(self.tokenizer.source, piece.ids))
+
+    def _warn_of_long_lines(self, lines: list[SplitLine]) -> None:
+        """Warn once about all lines of a chunk that are too long."""
+        limit = self._max_source
+        too_long = [line for line in lines if limit is not None and line.tokens > limit]
+        if not too_long:
+            return
+        first, others = too_long[0], len(too_long) - 1
+        truncated = self.settings.too_long == "cut"
+        what = "truncated to its first piece" if truncated else f"split into {len(first.pieces)} pieces"
+        limit_of = "the model's limit" if limit == self.model.max_length else "the longest source in training"
+        self._warn(
+            f"a line of {first.tokens:,} tokens was {what}, because {limit_of} is {limit:,} tokens"
+            f"{f' (and {others:,} more lines)' if others else ''}: {first.text[:60]!r} ..."
+        )
+
+    def _warn(self, message: str) -> None:
+        if self.on_warning:
+            self.on_warning(message)
+        else:
+            warnings.warn(message, stacklevel=2)
+
+
+def _load_tokenizer(folders: Sequence[str | Path]) -> TokenizerPair:
+    """Load the tokenizer that the models in these folders share."""
+    if not folders:
+        raise ConfigError("no model folder was given", "name one or more model folders")
+    tokenizer = artifact.load_tokenizer(folders[0])
+    for folder in folders[1:]:
+        if not tokenizer.is_like(artifact.load_tokenizer(folder)):
+            raise DataError(
+                f"{folder} and {folders[0]} have different tokenizers",
+                "use models that were trained with the same tokenizer",
+            )
+    return tokenizer
 
 
 def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """So many lines at a time; where one cannot be had, first those before it, and then the reason."""
-    iterator, trouble, full = iter(lines), None, True
+    """Yield up to ``size`` lines at a time; if reading fails, first the lines before the failure."""
+    iterator, error, full = iter(lines), None, True
     while full:
         chunk: list[str] = []
         try:
             for line in islice(iterator, size):
-                chunk.append(line)  # one by one: they stay if the next one fails
-        except TransduceError as error:
-            trouble = error
+                chunk.append(line)  # one by one, so that these stay if the next one fails
+        except TransduceError as failure:
+            error = failure
         yield chunk
         full = len(chunk) == size
-    if trouble:
-        raise trouble
+    if error:
+        raise error

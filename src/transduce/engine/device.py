@@ -19,11 +19,11 @@ def choose_device(name: str = "auto") -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ConfigError(f"device (--device) is {name!r}", "Use auto, cpu, cuda or cuda:1") from error
+        raise ConfigError(f"device (--device) is {name!r}", "use auto, cpu, cuda or cuda:1") from error
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ConfigError(
             f"device (--device) is {name!r}, but torch finds {torch.cuda.device_count()} CUDA devices",
-            "Use auto or cpu",
+            "use auto or cpu",
         )
     return device
 

@@ -57,7 +57,7 @@ class ModelSystem:
         """
         order = sorted(range(len(self.sources)), key=lambda index: -len(self.sources[index]))
         lines = (self.sources[index] for index in order)
-        translations = self.translator.translate(lines, ahead=_LINES_AHEAD)
+        translations = self.translator.stream(lines, lookahead=_LINES_AHEAD)
         results = [""] * len(order)
         progress = with_bar(translations, "translating", len(order), self.console)
         for index, translation in zip(order, progress, strict=True):
@@ -112,7 +112,8 @@ class SystemLoader:
             beam=options.beam,
             length_penalty=options.length_penalty,
             precision=options.precision,
-            warn=self._warn,
+            device=options.device,
+            on_warning=self._warn,
         )
         return ModelSystem(str(model), translator, self.sources.lines, self.console)
 

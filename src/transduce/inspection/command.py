@@ -48,7 +48,7 @@ def inspect(
     keep_apart(page, png)
     keep(page, "page")
     keep(png, "picture")
-    found = inspect_sentence(Translator.load(model, beam=beam or 4), sentence, target)
+    found = inspect_sentence(Translator.load(model, precision="float32", beam=beam or 4), sentence, target)
     if page:
         found.save(page)
         yield page

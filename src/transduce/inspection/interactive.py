@@ -33,7 +33,7 @@ def converse(translator: Translator, read: Callable[[], str], console: Console) 
         except RuntimeError as error:  # as `<&-` leaves it
             raise DataError("standard input is closed", "leave it open to type a line") from error
         if line.strip():
-            (found,) = translator.translate([line])
+            found = translator(line)
             show(found, translator, console)
 
 

@@ -1,1 +1,1 @@
-"""What a model says of a whole text or image: words for masks, vectors, classes."""
+"""Predictions about whole texts and images: masked tokens, embeddings, classes."""

@@ -73,13 +73,9 @@ class ImageClassifier:
         return cls(for_inference(artifact.load_as(folder, "vit"), precision, device))
 
     @overload
-    def __call__(
-        self, images: str | Path, *, top: int = 1, channels_first: bool | None = None
-    ) -> ClassifiedImage: ...
+    def __call__(self, images: str | Path, *, top: int = 1) -> ClassifiedImage: ...  # type: ignore[overload-overlap]
     @overload
-    def __call__(
-        self, images: Sequence[str | Path], *, top: int = 1, channels_first: bool | None = None
-    ) -> list[ClassifiedImage]: ...
+    def __call__(self, images: Sequence[str | Path], *, top: int = 1) -> list[ClassifiedImage]: ...
     @overload
     def __call__(
         self, images: Pixels, *, top: int = 1, channels_first: bool | None = None
@@ -102,13 +98,16 @@ class ImageClassifier:
             pixels = torch.tensor(images) if isinstance(images, np.ndarray) else images
             results = list(self._classify(self._channels_last(pixels, channels_first), top))
             return results[0] if pixels.dim() == 3 else results
-        paths = [images] if isinstance(images, str | Path) else images
+        if isinstance(images, str | Path):
+            if Path(images).expanduser().is_dir():
+                raise DataError(f"{images} is a folder", "give a list of files and folders")
+            return self([images], top=top)[0]
         results = []
-        for result in self.stream(paths, top=top):
+        for result in self.stream(images, top=top):
             if isinstance(result, UnreadableImage):
                 raise result.error
             results.append(result)
-        return results[0] if isinstance(images, str | Path) and not Path(images).is_dir() else results
+        return results
 
     def stream(
         self, paths: Sequence[str | Path], *, top: int = 1
@@ -137,9 +136,9 @@ class ImageClassifier:
     def _classify(self, pixels: Tensor, top: int) -> list[ClassifiedImage]:
         """Classify pixels of shape (batch, height, width, channels)."""
         if top < 1:
-            raise ConfigError(f"top (--top) is {top}", "Use 1 or more")
+            raise ConfigError(f"top (--top) is {top}", "use 1 or more")
         names, results = self.model.config.class_names, []
-        for batch in pixels.split(BATCH_IMAGES):
+        for batch in torch.split(pixels, BATCH_IMAGES):
             probabilities = self.model(batch.to(self.model.device)).float().softmax(dim=-1)
             best = probabilities.topk(min(top, len(names)))
             for values, classes in zip(best.values.tolist(), best.indices.tolist(), strict=True):
@@ -158,6 +157,6 @@ class ImageClassifier:
         if not fits[order]:
             raise DataError(
                 f"the images have shape {tuple(pixels.shape)}",
-                f"Give (batch, {', '.join(map(str, last))}) or (batch, {', '.join(map(str, first))})",
+                f"give (batch, {', '.join(map(str, last))}) or (batch, {', '.join(map(str, first))})",
             )
         return batch.permute(0, 2, 3, 1) if order else batch

@@ -1,10 +1,11 @@
-"""A model of masked text at work: words for masks, vectors for texts, classes of texts."""
+"""A masked language model in use: fill masks, embed texts, classify texts."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,150 +14,196 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce import artifact
-from transduce.config import BERTConfig, Vocabulary
-from transduce.data.batching import batches_by_length
+from transduce.data.batching import batches_by_length, pad_rows
 from transduce.data.readable import readable
 from transduce.data.text_files import require_utf8
 from transduce.data.text_pairs import encode_lines, segments_of
 from transduce.data.tokenizer import TokenizerPair
+from transduce.engine.device import for_inference
 from transduce.errors import ConfigError, DataError
+from transduce.models.bert import BERT
+from transduce.models.protocol import Precision
 
 Pooling = Literal["mean", "cls", "pooler"]
-LINES = 2000  # that are sorted by length at a time
-TOKENS = 4096  # in a batch: texts × the longest
+Vectors: TypeAlias = npt.NDArray[np.float32]
+LOOKAHEAD = 2000  # lines that are read at a time and sorted by length
+BATCH_TOKENS = 4096  # texts × the longest
 
 
-class Guess(NamedTuple):
-    """What may stand in a place."""
+class MaskFilling(NamedTuple):
+    """A token that may stand for a mask."""
 
     token: str
     probability: float
-    text: str  # the whole text with it
+    text: str  # the whole text with this token
 
 
-class TextReader(Protocol):
-    """What is needed of a model that reads whole texts."""
+class EncodedBatch(NamedTuple):
+    """Some of the lines of a chunk, encoded together."""
 
-    config: BERTConfig
-    vocabulary: Vocabulary
-
-    def encode(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Tokens and their segments, (batch, length) each → (batch, length, d_model)."""
-        ...
-
-    def guesses(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the output layer reads, its matrix and its bias."""
-        ...
-
-    def pool(self, states: Tensor) -> Tensor:
-        """(batch, length, d_model) → (batch, d_model)."""
-        ...
-
-    def classify(self, states: Tensor) -> Tensor:
-        """(batch, length, d_model) → (batch, classes)."""
-        ...
+    rows: list[int]  # their places in the chunk
+    tokens: Tensor  # (rows, length)
+    states: Tensor  # (rows, length, d_model)
 
 
 @dataclass(frozen=True)
-class MaskedText:
-    """A model and its tokenizer."""
+class MaskedTextModel:
+    """A BERT and its tokenizer.
 
-    model: TextReader
+    A line is one text, or two texts separated by a tab::
+
+        model = MaskedTextModel.load("runs/tales-bert/final")
+        model.fill("The [MASK] sat.")[0][0].token
+        model.embed(["A man sleeps.", "Two dogs run."])  # (2, d_model)
+    """
+
+    model: BERT
     tokenizer: TokenizerPair
-    warn: Callable[[str], None] = lambda _: None
+    on_warning: Callable[[str], None] | None = None  # receives warnings instead of Python's `warnings`
 
     @classmethod
-    def load(cls, folder: str | Path, warn: Callable[[str], None] = lambda _: None) -> "MaskedText":
-        """From a model folder."""
-        return cls(artifact.load_as(folder, "bert"), artifact.load_tokenizer(folder), warn)
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        precision: Precision = "auto",
+        device: str = "auto",
+        on_warning: Callable[[str], None] | None = None,
+    ) -> "MaskedTextModel":
+        """Load the model in a model folder."""
+        model = for_inference(artifact.load_as(folder, "bert"), precision, device)
+        return cls(model, artifact.load_tokenizer(folder), on_warning)
 
     @torch.inference_mode()
-    def fill(self, text: str, *, count: int = 5) -> list[list[Guess]]:
-        """For each [MASK] of a text, the ``count`` likeliest tokens, each by itself."""
+    def fill(self, text: str, *, count: int = 5) -> list[list[MaskFilling]]:
+        """Return the ``count`` most likely tokens for each [MASK] of a text, each predicted independently."""
+        ids, places = self._encode_masked(text)
+        states = self.model.encode(torch.tensor([ids], device=self.model.device))[0, places]
+        hidden, matrix, bias = self.model.guesses(states)
+        probabilities = F.linear(hidden, matrix, bias).float().softmax(dim=-1)
+        best = probabilities.topk(min(count, probabilities.size(1)), dim=1)
+        return [
+            [
+                MaskFilling(
+                    readable(self.tokenizer.source, [token])[0], value, self._replaced(ids, place, token)
+                )
+                for token, value in zip(tokens, values, strict=True)
+            ]
+            for place, tokens, values in zip(places, best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
+    def embed(self, texts: str | Iterable[str], pooling: Pooling = "mean") -> Vectors:
+        """Return the vector of a text, (d_model,), or those of several texts, (texts, d_model).
+
+        ``pooling`` is the mean over the tokens, the state of [CLS], or the output of the pooler.
+        """
+        if isinstance(texts, str):
+            return next(self.stream_vectors([texts], pooling))
+        vectors = list(self.stream_vectors(texts, pooling))
+        return np.stack(vectors) if vectors else np.empty((0, self.model.config.d_model), np.float32)
+
+    def stream_vectors(self, lines: Iterable[str], pooling: Pooling = "mean") -> Iterator[Vectors]:
+        """Yield the vector of each line, (d_model,), in order."""
+        if pooling == "pooler":  # a model without a pooler raises its error before anything is read
+            self._pool(torch.zeros(1, 1, self.model.config.d_model))
+        return self._stream_vectors(lines, pooling)
+
+    def _stream_vectors(self, lines: Iterable[str], pooling: Pooling) -> Iterator[Vectors]:
+        for chunk in _chunks(lines):
+            vectors = np.empty((len(chunk), self.model.config.d_model), np.float32)
+            for batch in self._encoded(chunk):
+                if pooling == "pooler":
+                    pooled = self._pool(batch.states)
+                elif pooling == "cls":
+                    pooled = batch.states[:, 0]
+                else:
+                    is_token = (batch.tokens != self.model.vocabulary.pad)[:, :, None]
+                    pooled = (batch.states * is_token).sum(dim=1) / is_token.sum(dim=1)
+                vectors[batch.rows] = pooled.float().cpu().numpy()
+            yield from vectors
+
+    @overload
+    def classify(self, texts: str) -> dict[str, float]: ...  # type: ignore[overload-overlap]
+    @overload
+    def classify(self, texts: Iterable[str]) -> list[dict[str, float]]: ...
+    def classify(self, texts: str | Iterable[str]) -> dict[str, float] | list[dict[str, float]]:
+        """Return the probability of each class, the most likely first, of one text or of several."""
+        if isinstance(texts, str):
+            return next(self.stream_classes([texts]))
+        return list(self.stream_classes(texts))
+
+    def stream_classes(self, lines: Iterable[str]) -> Iterator[dict[str, float]]:
+        """Yield the probability of each class, the most likely first, for each line, in order."""
+        if not self.model.config.classes:
+            raise ConfigError("the model has no classes", "train a classifier: transduce mlm finetune")
+        return self._stream_classes(lines, self.model.config.classes)
+
+    def _stream_classes(self, lines: Iterable[str], classes: Sequence[str]) -> Iterator[dict[str, float]]:
+        for chunk in _chunks(lines):
+            results: list[dict[str, float]] = [{} for _ in chunk]
+            for batch in self._encoded(chunk):
+                with torch.inference_mode():
+                    probabilities = self.model.classify(batch.states).float().softmax(dim=-1)
+                for row, values in zip(batch.rows, probabilities.tolist(), strict=True):
+                    pairs = sorted(zip(classes, values, strict=True), key=lambda pair: -pair[1])
+                    results[row] = dict(pairs)
+            yield from results
+
+    @torch.inference_mode()
+    def _pool(self, states: Tensor) -> Tensor:
+        return self.model.pool(states.to(self.model.device, self.model.output.weight.dtype))
+
+    def _encoded(self, lines: list[str]) -> Iterator[EncodedBatch]:
+        """Yield batches of lines of similar length."""
+        special = self.model.vocabulary
+        texts = self._encode(lines)
+        for rows in batches_by_length([len(ids) for ids in texts], BATCH_TOKENS):
+            tokens = pad_rows([texts[row] for row in rows], special.pad).to(self.model.device)
+            with torch.inference_mode():
+                states = self.model.encode(tokens, segments_of(tokens, special))
+            yield EncodedBatch(rows, tokens, states)
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        special, config = self.model.vocabulary, self.model.config
+        rows, truncated = encode_lines(lines, self.tokenizer.source, special.eos, config)
+        if truncated:
+            message = (
+                f"{truncated:,} of {len(rows):,} lines were truncated to {config.max_length - 2} tokens, "
+                "the model's limit"
+            )
+            if self.on_warning:
+                self.on_warning(message)
+            else:
+                warnings.warn(message, stacklevel=2)
+        return [[special.bos, *ids, special.eos] for ids in rows]
+
+    def _encode_masked(self, text: str) -> tuple[list[int], list[int]]:
+        """Return the ids of a text, and the places of its masks."""
         require_utf8(text, "the text")
         special, side = self.model.vocabulary, self.tokenizer.source
         mask = side.id_of("[MASK]", "<mask>")
         ids = [special.bos, *side.encode([text])[0], special.eos]
         places = [place for place, token in enumerate(ids) if token == mask]
         if mask is None or not places:
-            raise DataError(f"there is no [MASK] in {text!r}", "write one where a word is missing")
+            raise DataError(f"there is no [MASK] in {text!r}", "write [MASK] in place of a word")
         others = (name for token, name in side.special.items() if token != mask and token in ids[1:-1])
-        if meant := [name for name in others if name in text]:  # [UNK] may be there without being written
-            raise DataError(f"the text holds {meant[0]}, which the model reads as no text", "leave it out")
+        if written := [name for name in others if name in text]:  # [UNK] may stand for unknown characters
+            raise DataError(f"the text contains the special token {written[0]}", "remove it")
         if len(ids) > self.model.config.max_length:
             raise DataError(
-                f"the text is {len(ids)} tokens long, and the model reads {self.model.config.max_length}",
-                "shorten it",
+                f"the text has {len(ids)} tokens, but the model's limit is {self.model.config.max_length}",
+                "shorten the text",
             )
-        states = self.model.encode(torch.tensor([ids]))[0, places]
-        chances = F.linear(*self.model.guesses(states)).softmax(dim=-1)
-        best = chances.topk(min(count, chances.size(1)), dim=1)
-        return [
-            [
-                Guess(readable(side, [token])[0], probability, self._with(ids, place, token))
-                for token, probability in zip(tokens, probabilities, strict=True)
-            ]
-            for place, tokens, probabilities in zip(
-                places, best.indices.tolist(), best.values.tolist(), strict=True
-            )
-        ]
+        return ids, places
 
-    def _with(self, ids: list[int], place: int, token: int) -> str:
-        """The text with this token there; other masks are still masks."""
+    def _replaced(self, ids: list[int], place: int, token: int) -> str:
+        """Return the text with a token in one place; other masks stay masks."""
         new = [*ids[1:place], token, *ids[place + 1 : -1]]
         text: str = self.tokenizer.source.backend.decode(new, skip_special_tokens=False)
         return text
 
-    def embed(self, lines: Iterable[str], pooling: Pooling = "mean") -> Iterator[npt.NDArray[np.float32]]:
-        """A vector (d_model,) for every line, in order: the mean of its tokens', that of [CLS], or pooled.
 
-        A line is a text, or two with a tab between them.
-        """
-
-        def vectors(tokens: Tensor, states: Tensor) -> Tensor:
-            if pooling == "pooler":
-                return self.model.pool(states)
-            if pooling == "cls":
-                return states[:, 0]
-            real = (tokens != self.model.vocabulary.pad)[:, :, None]
-            return (states * real).sum(dim=1) / real.sum(dim=1)
-
-        if pooling == "pooler":  # a model without one says so before anything is read
-            self.model.pool(torch.zeros(1, 1, self.model.config.d_model))
-        return (row.numpy() for row in self._rows(lines, vectors))
-
-    def classify(self, lines: Iterable[str]) -> Iterator[dict[str, float]]:
-        """For every line, a text or two, the probabilities of its classes, the likeliest first."""
-        classes = self.model.config.classes
-        if not classes:
-            raise ConfigError("the model tells no classes", "teach it some: transduce mlm finetune")
-        rows = self._rows(lines, lambda tokens, states: self.model.classify(states))
-        chances = (zip(classes, row.softmax(dim=-1).tolist(), strict=True) for row in rows)
-        return (dict(sorted(each, key=lambda item: -item[1])) for each in chances)
-
-    def _rows(self, lines: Iterable[str], compute: Callable[[Tensor, Tensor], Tensor]) -> Iterator[Tensor]:
-        """A row of what is computed for every line, from its tokens and their states, in order."""
-        special = self.model.vocabulary
-        iterator = iter(lines)
-        while chunk := list(islice(iterator, LINES)):
-            texts = self._encode(chunk)
-            found: list[Tensor] = [torch.empty(0)] * len(texts)
-            for batch in batches_by_length([len(ids) for ids in texts], TOKENS):
-                tokens = torch.nn.utils.rnn.pad_sequence(
-                    [torch.tensor(texts[row]) for row in batch],
-                    batch_first=True,
-                    padding_value=special.pad,
-                )
-                with torch.inference_mode():
-                    states = self.model.encode(tokens, segments_of(tokens, special))
-                    for row, computed in zip(batch, compute(tokens, states), strict=True):
-                        found[row] = computed
-            yield from found
-
-    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        special, config = self.model.vocabulary, self.model.config
-        rows, cut = encode_lines(lines, self.tokenizer.source, special.eos, config)
-        if cut:
-            most = config.max_length - 2
-            self.warn(f"{cut:,} of {len(rows):,} lines are longer than {most} tokens and were cut")
-        return [[special.bos, *ids, special.eos] for ids in rows]
+def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
+    iterator = iter(lines)
+    while chunk := list(islice(iterator, LOOKAHEAD)):
+        yield chunk

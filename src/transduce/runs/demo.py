@@ -81,7 +81,7 @@ def run_demo(name: str, out: Path | None, steps: int, console: Console) -> float
         "",
     )
     translator = Translator.load(_train(folder, steps, console), beam=1)
-    outputs = [translation.text for translation in translator.translate(held_out)]
+    outputs = [translation.text for translation in translator(held_out)]
     correct = sum(output == target for output, target in zip(outputs, held_out.values(), strict=True))
     _print(console, "", "What it does with texts it has never seen:")
     print_table(_examples(held_out, outputs), console)

@@ -1,0 +1,111 @@
+"""Options of `transduce translate` and `transduce lm generate` that limit and steer the search."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from transduce.cli.options import DATA, OUTPUT, SEARCH
+
+NBest = Annotated[
+    int,
+    Option(
+        metavar="N",
+        min=1,
+        help="Number of candidates per line; raises the beam size to at least this.",
+        rich_help_panel=SEARCH,
+    ),
+]
+CoveragePenalty = Annotated[
+    float,
+    Option(
+        metavar="X",
+        help="Weight β of the penalty for source tokens that receive little attention.",
+        rich_help_panel=SEARCH,
+    ),
+]
+ExtraLength = Annotated[
+    int,
+    Option(
+        metavar="N",
+        help="Maximum number of tokens by which a translation may exceed its source.",
+        rich_help_panel=SEARCH,
+    ),
+]
+MaxLength = Annotated[
+    int | None,
+    Option(metavar="N", help="Maximum number of tokens of a translation.", rich_help_panel=SEARCH),
+]
+MinLength = Annotated[
+    int, Option(metavar="N", help="Minimum number of tokens of a translation.", rich_help_panel=SEARCH)
+]
+Prefix = Annotated[
+    str, Option(metavar="TEXT", help="Text with which every translation begins.", rich_help_panel=SEARCH)
+]
+Constraint = Annotated[
+    list[str] | None,
+    Option(
+        metavar="WORDS",
+        help="Words that every translation must contain. May be repeated.",
+        rich_help_panel=SEARCH,
+    ),
+]
+Glossary = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE",
+        help="File with a source term, a tab and its required translation on each line.",
+        rich_help_panel=SEARCH,
+    ),
+]
+DiverseGroups = Annotated[
+    int,
+    Option(
+        metavar="N",
+        help="Number of groups into which the beam is divided for diverse beam search.",
+        rich_help_panel=SEARCH,
+    ),
+]
+Diversity = Annotated[
+    float,
+    Option(
+        metavar="X",
+        help="Cost of a token for each earlier group that has just chosen it.",
+        rich_help_panel=SEARCH,
+    ),
+]
+
+# Language models
+Prompt = Annotated[str, Option(metavar="TEXT", help="Beginning of the text.", rich_help_panel=DATA)]
+Count = Annotated[int, Option(metavar="N", min=1, help="Number of texts.", rich_help_panel=OUTPUT)]
+Lines = Annotated[
+    int,
+    Option(
+        metavar="N",
+        min=1,
+        help="Number of lines of the text; each continues the lines before it.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+LineMaxLength = Annotated[
+    int,
+    Option(
+        "--max-length", metavar="N", min=1, help="Maximum number of tokens per line.", rich_help_panel=SEARCH
+    ),
+]
+LineMinLength = Annotated[
+    int,
+    Option(
+        "--min-length", metavar="N", min=0, help="Minimum number of tokens per line.", rich_help_panel=SEARCH
+    ),
+]
+BeamInsteadOfSampling = Annotated[
+    int | None,
+    Option(
+        "--beam",
+        metavar="N",
+        min=1,
+        help="Beam size; 1 is greedy decoding. Without --beam, texts are sampled.",
+        rich_help_panel=SEARCH,
+    ),
+]

@@ -1,0 +1,96 @@
+"""Pieces in batches, and the search for the targets of a batch as the settings say."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from transduce.data.batching import batches_by_length, pad_rows
+from transduce.decoding.beam import beam_search
+from transduce.decoding.candidates import ChooseDiverse, Chooser, choose_best
+from transduce.decoding.constraints import Constraints
+from transduce.decoding.hypotheses import Hypothesis, best_in_turn
+from transduce.decoding.pieces import Piece
+from transduce.decoding.sampling import sample
+from transduce.decoding.settings import SearchSettings
+from transduce.decoding.trace import Trace
+from transduce.models.protocol import SequenceModel
+
+BATCH_TOKENS = 2048  # sentences × the longest
+BATCH_HYPOTHESES = 256  # sentences × the beam size; more do not stay in the caches
+
+
+def batch_pieces(pieces: list[Piece], width: int) -> list[list[int]]:
+    """Return the numbers of the pieces of each batch; blank pieces, which are only ``eos``, are left out.
+
+    ``width`` is the number of hypotheses per piece.
+    """
+    # Each phrase widens the beam by one, so pieces with equally many phrases go together.
+    lengths: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    for row, piece in enumerate(pieces):
+        if len(piece.ids) > 1:
+            lengths[len(piece.phrases)][row] = len(piece.ids)
+    batches: list[list[int]] = []
+    for phrases, rows in lengths.items():
+        size = max(1, BATCH_HYPOTHESES // (width + phrases))
+        for batch in batches_by_length(rows, BATCH_TOKENS):
+            batches += [batch[begin : begin + size] for begin in range(0, len(batch), size)]
+    return batches[::-1]  # the longest first, so that no worker is left with them at the end
+
+
+def pad_ids(rows: Sequence[Sequence[int]], model: SequenceModel[Any, Any]) -> Tensor:
+    """Return rows of ids as a padded batch (rows, longest) on the model's device."""
+    return pad_rows(rows, model.vocabulary.pad).to(model.device)
+
+
+def search_pieces(
+    model: SequenceModel[Any, Any],
+    pieces: list[Piece],
+    source: Tensor,
+    settings: SearchSettings,
+    count: int,
+    trace: Trace | None = None,
+) -> list[list[Hypothesis]]:
+    """Return up to ``count`` hypotheses of each piece, best first.
+
+    source (pieces, tokens) holds the padded ids of the pieces. ``trace`` receives every candidate of every
+    step of a beam search for one piece.
+    """
+    eos, groups = model.vocabulary.eos, settings.diverse_groups
+    rows = [piece for piece in pieces for _ in range(groups)]
+    limits = [
+        settings.target_limit(
+            len(piece.ids), model.max_length, max(piece.required_length, settings.min_length)
+        )
+        for piece in rows
+    ]
+    rules = settings.rules(eos, [piece.prefix for piece in rows])
+    if settings.sample:
+        generators = [piece.generator(settings.seed) for piece in pieces]
+        return sample(model, source, limits, settings.sampling, generators, count=count, rules=rules)
+    phrases = max(len(piece.phrases) for piece in pieces)
+    choose: Chooser = choose_best
+    constraints = Constraints([piece.phrases for piece in rows], eos) if phrases else None
+    if constraints:
+        choose = constraints
+    elif groups > 1:
+        choose = ChooseDiverse(groups, settings.diversity)
+    hypotheses = beam_search(
+        model,
+        source.repeat_interleave(groups, dim=0) if groups > 1 else source,
+        limits,
+        beam=settings.width // groups + phrases,
+        count=count,
+        penalty=settings.length_penalty_function(),
+        coverage=settings.coverage_penalty,
+        rules=rules,
+        choose=choose,
+        complete=constraints.complete if constraints else None,
+        exact=settings.stop == "exact",
+        trace=trace,
+    )
+    if groups == 1:
+        return hypotheses
+    by_piece = [hypotheses[begin : begin + groups] for begin in range(0, len(hypotheses), groups)]
+    return [best_in_turn(several, count) for several in by_piece]
