@@ -2,7 +2,8 @@
 
 import ast
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -45,6 +46,7 @@ class Module(NamedTuple):
     is_package: bool = False
 
 
+@cache
 def modules() -> dict[str, Module]:
     found = {}
     for path in sorted(SOURCE.rglob("*.py")):
@@ -55,20 +57,21 @@ def modules() -> dict[str, Module]:
     return found
 
 
-def imports(name: str, module: Module) -> Iterator[tuple[str, str]]:
+@cache
+def imports(name: str, module: Module) -> list[tuple[str, str]]:
     """(what is imported, the name it gets) everywhere in a module; relative ones made absolute."""
+    found = []
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name, alias.asname or alias.name.partition(".")[0]
+            found += [(alias.name, alias.asname or alias.name.partition(".")[0]) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 parts = ["transduce", *name.split(".")]
                 parents = parts[: len(parts) - node.level + int(module.is_package)]
                 base = ".".join([*parents, *filter(None, [node.module])])
-            for alias in node.names:
-                yield f"{base}.{alias.name}", alias.asname or alias.name
+            found += [(f"{base}.{alias.name}", alias.asname or alias.name) for alias in node.names]
+    return found
 
 
 def inner(imported: str, known: Collection[str]) -> str | None:
