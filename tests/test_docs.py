@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import examples
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "transduce"
 PAGES = [
@@ -17,8 +19,10 @@ PAGES = [
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
-    for link in re.findall(r"\]\((?!https:)([^)#]+)\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / link).exists(), link
+    for link in examples.links(page):
+        assert link.file.exists(), link
+        if link.heading:
+            assert link.heading in examples.headings(link.file), link
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
