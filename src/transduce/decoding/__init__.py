@@ -1,1 +1,1 @@
-"""From a model to text: it sees models through `transduce.models.protocol` alone."""
+"""Decoding: from a model to text. It sees models through `transduce.models.protocol` alone."""

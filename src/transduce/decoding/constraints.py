@@ -1,7 +1,7 @@
-"""Words that must appear in a target: glossary terms (after Post & Vilar, 2018)."""
+"""Constrained beam search: phrases that a target must contain (after Post & Vilar, 2018)."""
 
 from collections.abc import Sequence
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 
 import numpy as np
 import torch
@@ -13,58 +13,60 @@ from transduce.decoding.hypotheses import Beams, Candidates
 Phrase = Sequence[int]
 
 
-def progress(said: Sequence[int], phrases: Sequence[Phrase]) -> tuple[int, list[int]]:
-    """How many tokens of the phrases a target has, and which tokens would take it further.
+def progress(target: Sequence[int], phrases: Sequence[Phrase]) -> tuple[int, list[int]]:
+    """Return how many tokens of the phrases a target contains, and which next tokens would add one.
 
-    A phrase counts whole if it stands somewhere; of those that are missing, the one that is furthest on the
-    way at the end of what was said counts as far as it is.
+    A phrase that the target contains counts in full. Of the other phrases, the one whose beginning is the
+    longest end of the target counts as far as it goes.
     """
-    met, begun, further = 0, 0, []
+    met, begun, next_tokens = 0, 0, []
     for phrase in phrases:
         size = len(phrase)
-        if any(list(said[at : at + size]) == list(phrase) for at in range(len(said) - size + 1)):
+        if any(list(target[at : at + size]) == list(phrase) for at in range(len(target) - size + 1)):
             met += size
             continue
-        ready = next(n for n in range(size - 1, -1, -1) if list(said[len(said) - n :]) == list(phrase[:n]))
+        ready = next(
+            n for n in range(size - 1, -1, -1) if list(target[len(target) - n :]) == list(phrase[:n])
+        )
         begun = max(begun, ready)
-        further.append(phrase[ready])
-    return met + begun, further
+        next_tokens.append(phrase[ready])
+    return met + begun, next_tokens
 
 
 class Constraints:
-    """Every target of a sentence contains that sentence's phrases, as tokens in a row.
+    """A `Chooser` that makes every target of a sentence contain the phrases of that sentence.
 
-    A choice (see `Chooser`): hypotheses are compared only with those that are as far with their phrases, and
-    the places of the beam go round between them. None ends before it has all of them.
+    Hypotheses compete only with those that contain as many tokens of their phrases, and the places of the
+    beam are dealt out to these groups in turn. No hypothesis ends before it contains all phrases.
     """
 
     def __init__(self, phrases: Sequence[Sequence[Phrase]], eos: int) -> None:
         self.phrases, self.eos = phrases, eos
 
-    def complete(self, sentence: int, said: Sequence[int]) -> bool:
-        """Whether a target of this sentence has all its phrases."""
-        return not progress(said, self.phrases[sentence])[1]
+    def complete(self, sentence: int, target: Sequence[int]) -> bool:
+        """Return whether a target contains all phrases of its sentence."""
+        return not progress(target, self.phrases[sentence])[1]
 
     def __call__(self, scores: Tensor, beams: Beams, count: int) -> Candidates:
-        """See `Chooser`."""
-        said = beams.tokens.tolist()
-        further = []
+        """Choose the best ``count`` candidates of each sentence, dealt out by progress."""
+        targets = beams.tokens.tolist()
+        extra = []
         for row, sentence in enumerate(beams.sentences):
             phrases = self.phrases[sentence]
-            wanted = [progress(target, phrases)[1] for target in said[row]]
+            wanted = [progress(target, phrases)[1] for target in targets[row]]
             for beam, tokens in enumerate(wanted):
                 if tokens:
                     scores[row, beam, self.eos] = -torch.inf
-            # Those that are furthest may be unlikely: what each would say by itself must be in the choice.
+            # Hypotheses with much progress may be unlikely: their own best tokens must be candidates, too.
             own = scores[row].topk(min(2, scores.size(2)), dim=-1).indices.tolist()
-            further.append(
+            extra.append(
                 [(beam, token) for beam, tokens in enumerate(wanted) for token in {*tokens, *own[beam]}]
             )
         best = choose_best(scores, beams, count)
         sums, parents, tokens = zip(
             *(
-                zip(*self._allot(row, scores, beams, best, said, further[row]), strict=True)
-                for row in range(len(said))
+                zip(*self._allot(row, scores, beams, best, targets[row], extra[row]), strict=True)
+                for row in range(len(targets))
             ),
             strict=True,
         )
@@ -76,25 +78,26 @@ class Constraints:
         scores: Tensor,
         beams: Beams,
         best: Candidates,
-        said: list[list[list[int]]],
-        further: list[tuple[int, int]],
+        targets: list[list[int]],
+        extra: list[tuple[int, int]],
     ) -> list[tuple[float, int, int]]:
-        """(sum, hypothesis, token), as many as in ``best``: the best of each degree of progress in turn."""
+        """Return (sum, hypothesis, token) of as many candidates as in ``best``, by progress in turn."""
         phrases = self.phrases[beams.sentences[row]]
-        ways = list(
+        candidates = list(
             zip(best.sums[row].tolist(), best.parents[row].tolist(), best.tokens[row].tolist(), strict=True)
         )
         if not phrases:
-            return ways
-        also = [
+            return candidates
+        others = [
             (float(np.float32(scores[row, beam, token].item()) + beams.sums[row, beam]), beam, token)
-            for beam, token in further
+            for beam, token in extra
         ]
         degrees: dict[int, list[tuple[float, int, int]]] = {}
-        for total, beam, token in {*ways, *also}:
-            if total != -torch.inf:  # what is no number must be seen
-                degree, _ = progress([*said[row][beam], token], phrases)
+        for total, beam, token in {*candidates, *others}:
+            if total != -torch.inf:  # NaN stays, so that beam search sees and reports it
+                degree, _ = progress([*targets[beam], token], phrases)
                 degrees.setdefault(degree, []).append((total, beam, token))
         queues = [sorted(degrees[degree], reverse=True) for degree in sorted(degrees, reverse=True)]
-        chosen = [way for way in chain.from_iterable(zip_longest(*queues)) if way][: len(ways)]
-        return chosen + [(-torch.inf, 0, 0)] * (len(ways) - len(chosen))
+        in_turn = (each for each in chain.from_iterable(zip_longest(*queues)) if each)
+        chosen = list(islice(in_turn, len(candidates)))
+        return chosen + [(-torch.inf, 0, 0)] * (len(candidates) - len(chosen))

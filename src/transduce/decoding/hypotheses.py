@@ -1,7 +1,7 @@
-"""Targets that were found, and those under way.
+"""Hypotheses: finished targets, and those that a search still extends.
 
-What was said is a few numbers a step, and every step looks at them: NumPy, whose calls take a fraction of the
-time of torch's, has them in the machine's memory, wherever the model computes.
+The bookkeeping of a search is a few numbers per step. It is done in NumPy, whose calls take a fraction of
+the time of torch's, on the CPU, wherever the model computes.
 """
 
 from collections.abc import Sequence
@@ -20,24 +20,24 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Candidates:
-    """Ways to go on, best first: (sentences, n) each."""
+    """Possible next tokens of each sentence, best first: (sentences, n) each."""
 
-    sums: Floats  # of log-probabilities, with the new token
-    parents: Integers  # which hypothesis of the sentence goes on
+    sums: Floats  # of log-probabilities, including the new token
+    parents: Integers  # the hypothesis of the sentence that is extended
     tokens: Integers
 
     @classmethod
     def of(cls, sums: Tensor, parents: Tensor, tokens: Tensor) -> "Candidates":
-        """From wherever the model computes."""
+        """Return candidates from tensors on any device."""
         return cls(*(part.cpu().numpy() for part in (sums, parents, tokens)))
 
     @property
     def rows(self) -> Integers:
-        """The numbers of the sentences, (sentences, 1)."""
+        """The row of each sentence, (sentences, 1)."""
         return np.arange(len(self.sums))[:, None]
 
     def take(self, order: Integers) -> "Candidates":
-        """Those of these ranks, (sentences, n)."""
+        """Return the candidates with these ranks, (sentences, n)."""
         rows = self.rows
         return Candidates(self.sums[rows, order], self.parents[rows, order], self.tokens[rows, order])
 
@@ -53,61 +53,62 @@ class Hypothesis:
 
 
 def best_in_turn(groups: Sequence[Sequence[Hypothesis]], count: int) -> list[Hypothesis]:
-    """So many of several groups, of which each has its best one first: each group's first, then the second
-    ones, and no target twice. The result is best first.
+    """Return ``count`` hypotheses of several groups: the best of each group, then the second best, and so on.
+
+    No target is taken twice. The groups are best first, and so is the result.
     """
     ordered = sorted((group for group in groups if group), key=lambda group: -group[0].score)
     different: dict[tuple[int, ...], Hypothesis] = {}
-    for one in (one for rank in zip_longest(*ordered) for one in rank if one):
-        different.setdefault(tuple(one.tokens), one)
-    return sorted(list(different.values())[:count], key=lambda one: -one.score)
+    for hypothesis in (each for rank in zip_longest(*ordered) for each in rank if each):
+        different.setdefault(tuple(hypothesis.tokens), hypothesis)
+    return sorted(list(different.values())[:count], key=lambda hypothesis: -hypothesis.score)
 
 
 class Step(NamedTuple):
-    """What each hypothesis said, one after the other of all sentences: (hypotheses,) each."""
+    """One step of all hypotheses of all sentences: (hypotheses,) each."""
 
-    origins: Integers  # the hypothesis of the step before that it goes on from
+    origins: Integers  # the hypothesis of the previous step that was extended
     tokens: Integers
     sums: Floats
 
 
 @dataclass
 class Beams:
-    """The hypotheses that go on: ``width`` of them for each sentence that is not done."""
+    """The running hypotheses: ``width`` of them for each sentence whose search has not ended."""
 
-    sentences: list[int]  # which of the batch
-    sums: Floats  # (sentences, width), log-probabilities
-    coverage: Tensor | None = None  # (sentences, width, source), attention that each source token got so far
-    steps: list[Step] = field(default_factory=list)  # all that was said
+    sentences: list[int]  # their rows in the batch
+    sums: Floats  # (sentences, width), of log-probabilities
+    coverage: Tensor | None = None  # (sentences, width, source), attention received so far
+    steps: list[Step] = field(default_factory=list)  # from the first to the last
 
     @classmethod
     def start(cls, sentences: Sequence[int], coverage: Tensor | None = None) -> "Beams":
-        """Nothing was said yet: a hypothesis for each sentence."""
+        """Return one empty hypothesis for each sentence."""
         return cls(list(sentences), np.zeros((len(sentences), 1), dtype=np.float32), coverage)
 
     @property
     def width(self) -> int:
-        """Hypotheses of a sentence."""
+        """The number of hypotheses per sentence."""
         return int(self.sums.shape[1])
 
     @property
     def length(self) -> int:
-        """How many tokens each has said."""
+        """The number of tokens of each hypothesis."""
         return len(self.steps)
 
     @property
     def tokens(self) -> Integers:
-        """All that each has said: (sentences, width, length)."""
+        """The tokens of each hypothesis: (sentences, width, length)."""
         places = np.arange(self.sums.size)
-        said = np.empty((self.length, len(places)), dtype=np.int64)
+        result = np.empty((self.length, len(places)), dtype=np.int64)
         for number in reversed(range(self.length)):
             origins, tokens, _ = self.steps[number]
-            said[number] = tokens[places]
+            result[number] = tokens[places]
             places = origins[places]
-        return said.T.reshape(*self.sums.shape, self.length)
+        return result.T.reshape(*self.sums.shape, self.length)
 
     def spoken(self, new: Candidates, row: int, rank: int) -> tuple[list[int], list[float]]:
-        """All tokens of a candidate, and the log-probability of each."""
+        """Return all tokens of a candidate, and the log-probability of each."""
         tokens, sums = [int(new.tokens[row, rank])], [float(new.sums[row, rank])]
         place = row * self.width + int(new.parents[row, rank])
         for step in reversed(self.steps):
@@ -118,10 +119,9 @@ class Beams:
         return tokens[::-1], [after - before for before, after in pairwise(reversed(sums))]
 
     def grow(self, new: Candidates, rows: Sequence[int]) -> Integers | None:
-        """One token more in the sentences of these rows; the others are done.
+        """Extend the hypotheses of the sentences in these rows by one token; the other sentences have ended.
 
-        Gives the hypotheses from which those come that go on, (sentences, width), or nothing if each is where
-        it was.
+        Return the origin of each hypothesis, (sentences, width), or ``None`` if each stays in its place.
         """
         origins, sums, tokens = new.rows * self.width + new.parents, new.sums, new.tokens
         before = self.sums.shape
@@ -139,5 +139,5 @@ class Beams:
         return origins
 
     def last(self, device: torch.device) -> Tensor:
-        """The newest tokens: (hypotheses,)."""
+        """Return the last token of each hypothesis: (hypotheses,)."""
         return torch.from_numpy(self.steps[-1].tokens).to(device)

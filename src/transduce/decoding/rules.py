@@ -1,4 +1,4 @@
-"""What must not be said, or must: rules over the scores of the next token."""
+"""Rules: functions that forbid next tokens by setting their scores to −∞."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -9,28 +9,28 @@ from torch import Tensor
 from transduce.config import Vocabulary
 from transduce.decoding.hypotheses import Beams
 
-# Sets what it forbids to −∞ in scores (sentences, width, vocabulary), in place.
+# Changes scores (sentences, width, vocabulary) in place.
 Rule: TypeAlias = Callable[[Tensor, Beams], None]
 
 
 def silent_tokens(vocabulary: Vocabulary) -> list[int]:
-    """Padding and ``bos`` are no words."""
+    """Return the tokens that no target contains: padding and ``bos``."""
     return sorted({vocabulary.pad, vocabulary.bos} - {vocabulary.eos})
 
 
-def unspeakable(vocabulary: Vocabulary) -> Rule:
-    """None of the `silent_tokens`."""
-    never = silent_tokens(vocabulary)
+def forbid_special_tokens(vocabulary: Vocabulary) -> Rule:
+    """Forbid the `silent_tokens`."""
+    tokens = silent_tokens(vocabulary)
 
     def rule(scores: Tensor, beams: Beams) -> None:
-        for token in never:
+        for token in tokens:
             scores[:, :, token] = -torch.inf
 
     return rule
 
 
 def min_length(tokens: int, eos: int) -> Rule:
-    """At least so many tokens before the end."""
+    """Forbid targets with fewer tokens than this, not counting ``eos``."""
 
     def rule(scores: Tensor, beams: Beams) -> None:
         if beams.length < tokens:
@@ -40,15 +40,15 @@ def min_length(tokens: int, eos: int) -> Rule:
 
 
 def no_repeated_ngram(size: int) -> Rule:
-    """No ``size`` tokens in a row twice in one target."""
+    """Forbid repeated n-grams of ``size`` tokens within a target."""
 
     def rule(scores: Tensor, beams: Beams) -> None:
         if beams.length < size:
             return
-        said = torch.from_numpy(beams.tokens).to(scores.device)
-        windows = said.unfold(2, size, 1)  # (sentences, width, places, size)
-        now = said[:, :, beams.length - size + 1 :]  # the last size − 1 tokens
-        same = (windows[..., :-1] == now[:, :, None]).all(dim=-1)
+        tokens = torch.from_numpy(beams.tokens).to(scores.device)
+        windows = tokens.unfold(2, size, 1)  # (sentences, width, places, size)
+        last = tokens[:, :, beams.length - size + 1 :]  # the last size − 1 tokens
+        same = (windows[..., :-1] == last[:, :, None]).all(dim=-1)
         row, beam, place = same.nonzero(as_tuple=True)
         scores[row, beam, windows[row, beam, place, -1]] = -torch.inf
 
@@ -56,18 +56,18 @@ def no_repeated_ngram(size: int) -> Rule:
 
 
 def prefix(targets: Sequence[Sequence[int]], others: Sequence[Rule] = ()) -> Rule:
-    """Each sentence begins with these tokens, whatever the model and the ``others`` think of them."""
+    """Force each sentence to begin with these tokens; the ``others`` apply after that."""
 
     def rule(scores: Tensor, beams: Beams) -> None:
-        begun = [
+        forced = [
             (row, token, scores[row, :, token].clone())
             for row, sentence in enumerate(beams.sentences)
             for token in targets[sentence][beams.length : beams.length + 1]
         ]
         for other in others:
             other(scores, beams)
-        for row, token, only in begun:
+        for row, token, score in forced:
             scores[row] = -torch.inf
-            scores[row, :, token] = only
+            scores[row, :, token] = score
 
     return rule

@@ -1,4 +1,4 @@
-"""Targets drawn at random: ancestral sampling, from all tokens or from the likely ones."""
+"""Sampling: random targets, from all tokens or from the likely ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from torch import Tensor
 
 from transduce.decoding.candidates import no_numbers
 from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis
-from transduce.decoding.rules import Rule, unspeakable
+from transduce.decoding.rules import Rule, forbid_special_tokens
 from transduce.models.protocol import SequenceModel
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """From which tokens one is drawn."""
+    """The distribution that tokens are sampled from."""
 
-    temperature: float = 1.0  # logits are divided by it: below 1 the likely ones become likelier
-    top_k: int = 0  # so many of the likeliest; 0 for all
-    top_p: float = 1.0  # the likeliest that together have this probability (nucleus; Holtzman et al., 2020)
+    temperature: float = 1.0  # divides the logits; below 1, likely tokens become more likely
+    top_k: int = 0  # only this many most likely tokens; 0 for all
+    top_p: float = 1.0  # only the most likely tokens with this total probability (Holtzman et al., 2020)
 
     def narrow(self, scores: Tensor) -> Tensor:
-        """Logits (…, vocabulary), changed so that a draw from their softmax is a draw from these tokens."""
+        """Return logits (…, vocabulary) whose softmax is the distribution to sample from."""
         scores = scores / self.temperature
         if self.top_k:
-            least = scores.topk(min(self.top_k, scores.size(-1)), dim=-1).values[..., -1:]
-            scores = scores.masked_fill(scores < least, -torch.inf)
+            lowest = scores.topk(min(self.top_k, scores.size(-1)), dim=-1).values[..., -1:]
+            scores = scores.masked_fill(scores < lowest, -torch.inf)
         if self.top_p < 1:
             ordered, places = scores.softmax(dim=-1).sort(dim=-1, descending=True)
-            # A token stays while those before it have less than top_p; the first one always does.
+            # A token is kept while those before it have less than top_p; the first one always is.
             surplus = ordered.cumsum(dim=-1) - ordered >= self.top_p
             scores = scores.masked_fill(surplus.scatter(-1, places, surplus), -torch.inf)
         return scores
@@ -42,64 +42,68 @@ def sample(
     source: Tensor,
     max_lengths: Sequence[int],
     sampling: Sampling,
-    draws: Sequence[np.random.Generator],
+    generators: Sequence[np.random.Generator],
     *,
     count: int = 1,
     rules: Sequence[Rule] = (),
 ) -> list[list[Hypothesis]]:
-    """For each source, (batch, source), ``count`` targets, the most likely first.
+    """Return ``count`` sampled targets of each source, (batch, source), the most likely first.
 
     The log-probabilities are the model's own, whatever the temperature; the score is their sum. Each source
-    has its own ``draws``, so that its neighbours change nothing. A target that the rules leave without any
-    way to go on is dropped.
+    has its own random ``generator``, so that samples do not depend on the batch. A target for which the
+    rules forbid every next token is dropped.
     """
     special = model.vocabulary
     done: list[list[Hypothesis]] = [[] for _ in source]
     state = model.start(model.encode(source), max(max_lengths, default=1))
     if count > 1:
         state.select(torch.arange(len(source), device=source.device)[:, None].expand(-1, count))
-    # Each draw is a sentence of its own here: none gives way to another.
+    # Each sample is a hypothesis on its own, with a beam of 1.
     beams = Beams.start([sentence for sentence in range(len(source)) for _ in range(count)])
-    luck = _uniform(draws, max_lengths, count).to(source.device)
-    forbid = (unspeakable(special), *rules)
+    uniform = _uniform_numbers(generators, max_lengths, count).to(source.device)
+    all_rules = (forbid_special_tokens(special), *rules)
     last = source.new_full((len(beams.sentences),), special.bos)
     while beams.sentences:
-        scores = model.step(last, state).float()[:, None]  # (draws, 1, vocabulary)
-        normaliser = scores.logsumexp(dim=-1)
-        if normaliser.isnan().any():
+        scores = model.step(last, state).float()[:, None]  # (samples, 1, vocabulary)
+        log_normalizer = scores.logsumexp(dim=-1)
+        if log_normalizer.isnan().any():
             raise no_numbers()
-        for rule in forbid:
+        for rule in all_rules:
             rule(scores, beams)
-        below = sampling.narrow(scores[:, 0]).softmax(dim=-1).double().cumsum(dim=-1)  # (draws, vocabulary)
-        total = below[:, -1:]
-        # The first token whose chances, with those before it, exceed a share of all that was drawn.
-        drawn = torch.searchsorted(below, luck[:, beams.length, None] * total, right=True)
+        cumulative = (
+            sampling.narrow(scores[:, 0]).softmax(dim=-1).double().cumsum(dim=-1)
+        )  # (samples, vocabulary)
+        total = cumulative[:, -1:]
+        # Inverse transform sampling: the first token whose cumulative probability exceeds a random number.
+        chosen = torch.searchsorted(cumulative, uniform[:, beams.length, None] * total, right=True)
         stuck = total[:, 0].isnan().tolist()
-        drawn = drawn.clamp(max=below.size(1) - 1)
-        sums = torch.from_numpy(beams.sums).to(scores.device) + scores[:, 0].gather(1, drawn) - normaliser
-        new, going = Candidates.of(sums, torch.zeros_like(drawn), drawn), []
+        chosen = chosen.clamp(max=cumulative.size(1) - 1)
+        sums = (
+            torch.from_numpy(beams.sums).to(scores.device) + scores[:, 0].gather(1, chosen) - log_normalizer
+        )
+        new, running = Candidates.of(sums, torch.zeros_like(chosen), chosen), []
         for row, sentence in enumerate(beams.sentences):
             token = int(new.tokens[row, 0])
             if stuck[row]:
                 continue
             if token == special.eos or beams.length + 1 >= max_lengths[sentence]:
                 tokens, steps = beams.spoken(new, row, 0)
-                said = tokens[:-1] if token == special.eos else tokens
-                done[sentence].append(Hypothesis(said, steps, sum(steps)))
+                target = tokens[:-1] if token == special.eos else tokens
+                done[sentence].append(Hypothesis(target, steps, sum(steps)))
             else:
-                going.append(row)
-        origins = beams.grow(new, going)
+                running.append(row)
+        origins = beams.grow(new, running)
         last = beams.last(source.device)
         if origins is not None:
             kept = torch.from_numpy(origins[:, 0]).to(source.device)
-            luck = luck[kept]
+            uniform = uniform[kept]
             state.select(kept)
-    return [sorted(found, key=lambda one: -one.score) for found in done]
+    return [sorted(samples, key=lambda sample: -sample.score) for samples in done]
 
 
-def _uniform(draws: Sequence[np.random.Generator], lengths: Sequence[int], count: int) -> Tensor:
-    """A number from 0 to 1 for each step of each target, (sources · count, the greatest length)."""
-    numbers = np.zeros((len(draws), count, max(lengths, default=1)))
-    for row, (generator, length) in enumerate(zip(draws, lengths, strict=True)):
+def _uniform_numbers(generators: Sequence[np.random.Generator], lengths: Sequence[int], count: int) -> Tensor:
+    """Return a number from 0 to 1 for each step of each target, (sources · count, greatest length)."""
+    numbers = np.zeros((len(generators), count, max(lengths, default=1)))
+    for row, (generator, length) in enumerate(zip(generators, lengths, strict=True)):
         numbers[row, :, :length] = generator.random((count, length))
     return torch.from_numpy(numbers).flatten(0, 1)

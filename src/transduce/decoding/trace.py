@@ -1,4 +1,4 @@
-"""What beam search considered, step by step, for people to look at."""
+"""Traces: every candidate of every step of a beam search, for inspection."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -14,30 +14,30 @@ Fate = Literal["kept", "ended", "pruned"]
 
 @dataclass(frozen=True)
 class Branch:
-    """A hypothesis with its newest token."""
+    """A hypothesis that was extended by one token."""
 
-    parent: int  # its place in the list of the step before; −1 at the first step
+    parent: int  # its place in the list of the previous step; −1 in the first step
     token: int
     log_probability: float  # of the token
-    score: float  # the sum so far; divided by the length penalty if it ended
+    score: float  # the sum of log-probabilities; divided by the length penalty if the hypothesis ended
     fate: Fate
 
 
-Trace: TypeAlias = list[list[Branch]]  # a list of branches a step
+Trace: TypeAlias = list[list[Branch]]  # one list of branches per step
 
 
 class Tracer:
-    """Writes a trace of the search for one sentence."""
+    """Records the trace of the search for one sentence."""
 
     def __init__(self, trace: Trace, penalty: LengthPenalty) -> None:
         self.trace, self.penalty = trace, penalty
-        self._places = [-1]  # of the hypotheses under way, in the last list
+        self._places = [-1]  # of the running hypotheses, in the last list
         self._sums = [0.0]
 
     def note(self, chosen: Candidates, ends: npt.NDArray[np.bool_], order: Integers) -> None:
-        """One step: all candidates, which of the first ones ended, and which go on: (1, n) each."""
+        """Record a step: all candidates, which of the first ones ended, and which were kept, (1, n) each."""
         if len(chosen.sums) != 1:
-            raise ValueError(f"a trace is of one sentence, not of {len(chosen.sums)}")
+            raise ValueError(f"a trace needs a batch of one sentence, not of {len(chosen.sums)}")
         sums, parents, tokens = (x[0].tolist() for x in (chosen.sums, chosen.parents, chosen.tokens))
         ended, kept = ends[0].tolist() + [False] * len(sums), order[0].tolist()
         length = len(self.trace) + 1
