@@ -3,6 +3,7 @@ import torch
 
 from transduce.config import ViTConfig
 from transduce.data.image_files import read_images
+from transduce.data.images import Images
 from transduce.errors import ArtifactError, ConfigError
 from transduce.evaluation.image_classes import evaluate_images
 from transduce.interop.torch_pickle import read_state
@@ -20,14 +21,23 @@ def small(seed=0, **changes):
     return model.eval()
 
 
-def test_real_weights_get_the_same_number_right(shared):
-    """9,721 of MNIST's 10,000 test images: the figure that came with the weights."""
+@pytest.mark.parametrize(
+    ("count", "correct"), [(1000, 965), pytest.param(10_000, 9721, marks=pytest.mark.slow)]
+)
+def test_real_weights_classify_as_many_images_correctly(shared, count, correct):
+    """Of MNIST's test images, 9,721 of 10,000 is the figure that came with the weights.
+
+    965 of the first 1,000 is our own count, taken when all 10,000 gave that figure.
+    """
     state = read_state(shared / "weights" / "vit-mnist" / "vit_mnist_gpu.pt")
     model = vit_from_state(state, heads=4, activation="relu", mean=[0.1307], std=[0.3081])
     assert (model.config.size, model.config.patch_size, model.config.layers) == ((28, 28), 4, 6)
     assert (model.config.d_model, model.config.d_k, model.config.d_ff) == (64, 64, 128)
-    found = evaluate_images(model, read_images(shared / "data" / "mnist" / "t10k-images-idx3-ubyte.gz"))
-    assert (found.correct, found.images) == (9721, 10_000)
+    images = read_images(shared / "data" / "mnist" / "t10k-images-idx3-ubyte.gz")
+    images = Images(images.pixels[:count], images.labels[:count], images.classes)
+    found = evaluate_images(model, images)
+    assert found.images == count
+    assert found.correct == pytest.approx(correct, abs=2)  # rounding differs between processors
 
 
 @pytest.mark.parametrize("changes", [{}, {"d_k": 5, "d_v": 5}, {"channels": 1, "image_size": [8, 16]}])

@@ -200,19 +200,19 @@ def test_text_and_images_do_not_mix(tmp_path, archive):
 
 
 def test_it_learns_digits(tmp_path):
-    """Handwritten digits of 8×8 pixels, a fifth of them held out: at least 97% of those."""
+    """Handwritten digits of 8×8 pixels, a fifth of them held out: at least 95% of those."""
     digits = pytest.importorskip("sklearn.datasets").load_digits()
     pixels = (digits.images * 255 / 16).round().astype(np.uint8)[..., None]
     images = Images(pixels, digits.target.astype(np.int64), [str(n) for n in range(10)])
     train, held_out = images.split(0.2, seed=7)
     np.savez(tmp_path / "train.npz", images=train.pixels, labels=train.labels)
-    model = ViTConfig(patch_size=2, layers=4, d_model=64, d_ff=128, heads=4, dropout=0.0)
-    training = TrainingConfig(precision="float32", batch_images=64, validate_every=350)
+    model = ViTConfig(patch_size=2, layers=2, d_model=48, d_ff=96, heads=4, dropout=0.0)
+    training = TrainingConfig(precision="float32", batch_images=64, validate_every=150)
     train_images(
         tmp_path / "run",
         images=tmp_path / "train.npz",
         config=RunConfig(model=model, training=training),
-        steps=700,
+        steps=300,
         console=Console(quiet=True),
     )
-    assert evaluate_images(tmp_path / "run" / "final", held_out).accuracy >= 0.97
+    assert evaluate_images(tmp_path / "run" / "final", held_out).accuracy >= 0.95
