@@ -1,6 +1,9 @@
 """Run folders as `transduce train` leaves them, without the training."""
 
+import contextlib
+import io
 import json
+import re
 from dataclasses import asdict
 
 from builders import small_config
@@ -54,3 +57,12 @@ def save_progress(folder, progress, **more):
     place = folder / "checkpoints" / f"step-{progress.step:08d}"
     place.mkdir(parents=True)
     (place / "state.json").write_text(json.dumps({**asdict(progress), **more}))
+
+
+def run_code_of_card(card, cwd):
+    """Run the Python example of a model card in this folder, and return what it prints."""
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    printed = io.StringIO()
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(printed):
+        exec(code, {})
+    return printed.getvalue()

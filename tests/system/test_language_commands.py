@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from inside import run
+from recorded_runs import run_code_of_card
 from transduce.runs.reporting.card import make_card
 from transduce.runs.reporting.record import read_record
 
@@ -16,7 +17,7 @@ layers = 1
 d_model = 16
 d_ff = 16
 heads = 2
-max_length = 16
+max_length = 24
 [training]
 precision = "float32"
 max_tokens = 256
@@ -84,6 +85,7 @@ def test_report(place, name, words):
         "| perplexity |",
     ]:
         assert part in card
+    assert run_code_of_card(card, cwd=place).strip()
     for part in ("translat", "pairs", "sequence-to-sequence", "target"):
         assert part not in card
 
@@ -119,6 +121,7 @@ def test_finetune_and_classify(place):
     card = make_card(read_record(place / "classes"), "final")
     for part in ("- text-classification\n", "| epochs | ", "| texts seen | ", "| step | NLL | accuracy |"):
         assert part in card
+    assert "odd" in run_code_of_card(card, cwd=place)
     told = run(
         "mlm", "classify", place / "classes" / "final", input="the cat saw 3 mice\nthe mice\nthe\tcat\n"
     )
@@ -147,7 +150,7 @@ def test_finetune_and_classify(place):
             ["mlm", "train", "--text", "{}/text", "--from", "{}/mlm/final", "--cased", "--out", "{}/x"],
             ["--cased"],
         ),
-        (["lm", "generate", "{}/lm/final", "--prompt", "cat " * 30], ["31 tokens", "16 tokens"]),
+        (["lm", "generate", "{}/lm/final", "--prompt", "cat " * 30], ["31 tokens", "24 tokens"]),
         (["lm", "generate", "{}/lm/final", "--prompt", "cat \udcff"], ["--prompt", "UTF-8"]),
         (["lm", "generate", "{}/lm/final", "--beam", "2", "--seed", "2"], ["--seed", "--beam"]),
         (["lm", "generate", "{}/lm/final", "--beam", "2", "--temperature", "0.5"], ["--temperature"]),
@@ -165,7 +168,7 @@ def test_finetune_and_classify(place):
         (["mlm", "fill", "{}/mlm/final", "\udcff [MASK]"], ["UTF-8"]),
         (["mlm", "fill", "{}/mlm/final", "The cat."], ["[MASK]", "'The cat.'"]),
         (["mlm", "fill", "{}/lm/final", "[MASK]"], ["{}/lm/final", "gpt"]),
-        (["mlm", "fill", "{}/mlm/final", "[MASK] " * 20], ["22 tokens", "16"]),
+        (["mlm", "fill", "{}/mlm/final", "[MASK] " * 30], ["32 tokens", "24"]),
         (["mlm", "embed", "{}/mlm/final", "--input", "{}/text", "--pooling", "pooler"], ["pooler"]),
         (["mlm", "classify", "{}/mlm/final", "--input", "{}/text"], ["classes", "mlm finetune"]),
         (["mlm", "finetune", "--pairs", "{}/classes.tsv", "--out", "{}/x"], ["--from"]),

@@ -1,12 +1,14 @@
 """``transduce vision`` as a user runs it."""
 
 import json
+import shutil
 import sys
 
 import numpy as np
 import pytest
 
 from inside import run
+from recorded_runs import run_code_of_card
 from transduce import artifact
 from transduce.cli.main import main
 from transduce.config import ViTConfig
@@ -95,7 +97,7 @@ def test_train_classify_evaluate_inspect(trained, photos, tmp_path):
     assert "://" not in text
 
 
-def test_report(trained, monkeypatch):
+def test_report(trained, photos, tmp_path, monkeypatch):
     figures = pytest.importorskip("matplotlib.figure")
     drawn, real = [], figures.Figure.savefig
     monkeypatch.setattr(
@@ -115,14 +117,15 @@ def test_report(trained, monkeypatch):
         "4 held-out images",
     ):
         assert part in card, part
+    (tmp_path / "run").symlink_to(trained)
+    shutil.copy(photos / "above" / "0.png", tmp_path / "image.png")
+    assert run_code_of_card(card, cwd=tmp_path) == "above\n"
     labels = [axes.get_ylabel() for axes in drawn[0].axes]
     assert labels[:2] == ["nats per image", "images predicted correctly"]
     assert "perplexity" not in labels
 
 
 def test_a_finished_run_goes_on_for_longer(trained, tmp_path):
-    import shutil
-
     shutil.copytree(trained, tmp_path / "run")
     done = run("vision", "train", "--resume", "--out", tmp_path / "run", "--steps", "70")
     assert done.returncode == 0, done.stderr

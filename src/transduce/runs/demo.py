@@ -72,14 +72,10 @@ def run_demo(name: str, out: Path | None, steps: int, console: Console) -> float
     folder = out or Path(tempfile.mkdtemp(prefix=f"transduce-{name}-"))
     if (folder / "run").exists():
         raise TrainingError(f"{folder} already contains a demo", "choose another --out")
+    _print(console, f"A small Transformer learns to {TASKS[name].goal}.")
     pairs, held_out = split_pairs(TASKS[name])
     _write_pairs(folder / "train.tsv", pairs)
-    _print(
-        console,
-        f"A small Transformer learns to {TASKS[name].goal}.",
-        f"It sees {len(pairs):,} examples: {folder / 'train.tsv'}",
-        "",
-    )
+    _print(console, f"Its {len(pairs):,} examples are in {folder / 'train.tsv'}", "")
     translator = Translator.load(_train(folder, steps, console), beam=1)
     outputs = [translation.text for translation in translator(held_out)]
     correct = sum(output == target for output, target in zip(outputs, held_out.values(), strict=True))

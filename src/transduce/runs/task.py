@@ -86,6 +86,11 @@ def _open_texts(folder: Path) -> Sequences:
 _SAME_TOKENIZER = "Compare these figures only between models with the same tokenizer."
 _TEACHER_FORCED = ", token by token, each predicted from the correct tokens before it."
 
+
+def _usage(code: str, command: str) -> str:
+    return f"```python\nimport transduce\n\n{code}\n```\n\n```shell\n{command}\n```"
+
+
 TRANSLATION = Task(
     name="translation",
     command="train",
@@ -93,10 +98,10 @@ TRANSLATION = Task(
     words=TEXT,
     card=CardText(
         tag="translation",
-        usage=(
-            '```python\nimport transduce\n\ntranslator = transduce.Translator.load("{place}")  '
-            '# the folder of this card\nprint(translator("A sentence to translate."))\n```\n\n'
-            "```\ntransduce translate {place} --input source.txt\n```"
+        usage=_usage(
+            'translator = transduce.Translator.load("{place}")  # the folder of this card\n'
+            'print(translator("A man sleeps.").text)',
+            "transduce translate {place} --input source.txt",
         ),
         counted="target tokens seen",
         measured=f"{_TEACHER_FORCED} {_SAME_TOKENIZER} No output was generated and scored for this card.",
@@ -117,7 +122,11 @@ LANGUAGE_MODEL = Task(
     words=PLAIN_TEXT,
     card=CardText(
         tag="text-generation",
-        usage='```\ntransduce lm generate {place} --prompt "Once upon a time"\n```',
+        usage=_usage(
+            'generator = transduce.TextGenerator.load("{place}")  # the folder of this card\n'
+            'print(generator("Once upon a time")[0].text)',
+            'transduce lm generate {place} --prompt "Once upon a time"',
+        ),
         counted="tokens predicted",
         measured=f"{_TEACHER_FORCED} {_SAME_TOKENIZER}",
     ),
@@ -133,7 +142,11 @@ MASKED_LANGUAGE_MODEL = Task(
     words=PLAIN_TEXT,
     card=CardText(
         tag="fill-mask",
-        usage='```\ntransduce mlm fill {place} "The [MASK] sat."\n```',
+        usage=_usage(
+            'model = transduce.MaskedTextModel.load("{place}")  # the folder of this card\n'
+            'print(model.fill("The [MASK] sat.")[0][0].text)',
+            'transduce mlm fill {place} "The [MASK] sat."',
+        ),
         counted="tokens predicted",
         measured=f", at the masked positions. {_SAME_TOKENIZER}",
     ),
@@ -151,7 +164,11 @@ TEXT_CLASSES = Task(
     words=CLASSES,
     card=CardText(
         tag="text-classification",
-        usage="```\ntransduce mlm classify {place} --input texts.txt\n```",
+        usage=_usage(
+            'model = transduce.MaskedTextModel.load("{place}")  # the folder of this card\n'
+            'print(model.classify("A text to classify."))',
+            "transduce mlm classify {place} --input texts.txt",
+        ),
         counted="texts seen",
         measured=".",
     ),
@@ -167,7 +184,11 @@ IMAGE_CLASSES = Task(
     words=IMAGES,
     card=CardText(
         tag="image-classification",
-        usage="```\ntransduce vision classify {place} image.png\n```",
+        usage=_usage(
+            'classifier = transduce.ImageClassifier.load("{place}")  # the folder of this card\n'
+            'print(classifier("image.png").label)',
+            "transduce vision classify {place} image.png",
+        ),
         counted="images seen",
         measured=".",
     ),
