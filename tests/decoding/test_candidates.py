@@ -15,7 +15,7 @@ from transduce.decoding.candidates import best_of
     forbidden=st.booleans(),
     seed=st.integers(0, 10**6),
 )
-def test_the_best_by_blocks_are_the_best(sentences, width, vocabulary, count, forbidden, seed):
+def test_the_best_of_blocks_are_the_best_of_all(sentences, width, vocabulary, count, forbidden, seed):
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randn(sentences, width, vocabulary, generator=generator)
     if forbidden:
@@ -34,17 +34,17 @@ def test_the_best_by_blocks_are_the_best(sentences, width, vocabulary, count, fo
 
 
 @given(st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), min_size=1, max_size=4))
-def test_a_first_child_has_its_parents_place(parents):
+def test_the_first_child_takes_its_parents_place(parents):
     parents = np.array(parents)
     order = _settle(parents)
-    for mine, moved in zip(parents.tolist(), order.tolist(), strict=True):
-        assert sorted(moved) == [0, 1, 2, 3, 4]  # everyone has one place
-        for parent in set(mine):
-            assert moved[parent] == mine.index(parent)
+    for row, moved in zip(parents.tolist(), order.tolist(), strict=True):
+        assert sorted(moved) == [0, 1, 2, 3, 4]  # each child has a place of its own
+        for parent in set(row):
+            assert moved[parent] == row.index(parent)
 
 
 @given(st.lists(st.booleans(), max_size=12))
-def test_those_that_go_on_close_up_with_few_moves(going):
+def test_remaining_rows_fill_the_gaps_with_few_moves(going):
     rows = _closed_up(going)
     assert sorted(rows) == [row for row, goes in enumerate(going) if goes]
     assert all(row == place for place, row in enumerate(rows) if going[place])
