@@ -10,15 +10,13 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.segment import ControlType, Segment
-from rich.table import Table
 
 T = TypeVar("T")
 
 _GAP = "  "
 _SHORTEST_BAR, _LONGEST_BAR = 10, 40
 _REDRAWS_PER_SECOND = 4
-_UNLIMITED = 100_000  # columns
-_WIDE = 200  # columns of output that goes to a file or a pipe
+_WIDE = 10_000  # columns of output that goes to a file or a pipe: no table is wider
 # rich has no control code for "erase from the cursor to the end of the screen".
 _ERASE_BELOW = Segment("\x1b[0J", None, [(ControlType.ERASE_IN_LINE, 0)])
 _TO_LINE_START = Segment("\r", None, [(ControlType.CARRIAGE_RETURN,)])
@@ -125,14 +123,6 @@ def format_duration(seconds: float) -> str:
         return f"{minutes // 60} h {minutes % 60} min"
     hours = round(minutes / 60)
     return f"{hours // 24} d {hours % 24} h"
-
-
-def print_table(table: Table, console: Console) -> None:
-    """Print a table, without a terminal as wide as it needs to be: no cell is cut or wrapped."""
-    if not console.is_terminal:
-        unlimited = console.options.update(max_width=_UNLIMITED)
-        console = Console(file=console.file, width=console.measure(table, options=unlimited).maximum)
-    console.print(table)
 
 
 def with_bar(items: Iterable[T], what: str, total: int | None, console: Console) -> Iterator[T]:

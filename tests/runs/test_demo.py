@@ -32,7 +32,7 @@ def test_a_demo(tmp_path):
     """Three steps teach nothing, but show everything."""
     folder = tmp_path / ("a long name " * 8)
     written = io.StringIO()
-    assert run_demo("copy", folder, 3, Console(file=written, width=80)) < 0.5
+    assert run_demo("copy", folder, 3, Console(file=written)) < 0.5
     shown = written.getvalue()
     assert (folder / "attention.html").exists()
     for path in (folder / "train.tsv", folder / "attention.html", folder / "run" / "final"):

@@ -22,8 +22,7 @@ def demo(
 
     Example: transduce demo --task reverse
     """
-    from rich.console import Console
-
     from transduce.runs.demo import run_demo
+    from transduce.terminal import output_console
 
-    run_demo(task, out, steps, Console())
+    run_demo(task, out, steps, output_console())

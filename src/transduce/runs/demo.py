@@ -20,7 +20,6 @@ from transduce.runs.translation_run import Inputs, Run
 from transduce.tasks.dates import date_pairs
 from transduce.tasks.numbers import number_pairs
 from transduce.tasks.sequences import copy_pairs, reverse_pairs
-from transduce.terminal import print_table
 
 PAIRS, HELD_OUT, SHOWN = 30_000, 500, 10
 
@@ -80,7 +79,7 @@ def run_demo(name: str, out: Path | None, steps: int, console: Console) -> float
     outputs = [translation.text for translation in translator(held_out)]
     correct = sum(output == target for output, target in zip(outputs, held_out.values(), strict=True))
     _print(console, "", "What it does with texts it has never seen:")
-    print_table(_examples(held_out, outputs), console)
+    console.print(_examples(held_out, outputs))
     page = folder / "attention.html"
     inspect(translator, _instructive(held_out)[0]).save(page)
     _print(
