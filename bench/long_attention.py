@@ -17,19 +17,19 @@ from pathlib import Path
 
 import torch
 
-from transduce.nn.attention import MultiHeadAttention, SelfAttention
 from transduce.nn.hashed_attention import HashedSelfAttention
 from transduce.nn.low_rank_attention import LowRankSelfAttention
-from transduce.nn.window_attention import Window, WindowSelfAttention
+from transduce.nn.multi_head_attention import FullSelfAttention, MultiHeadAttention
+from transduce.nn.window_attention import WindowSelfAttention
 
 LENGTHS, QUICK = (256, 512, 1024, 2048, 4096), (256, 512)
 D_MODEL, HEADS = 256, 4
 RADIUS, RANK, BUCKETS, ROUNDS, CHUNK = 64, 128, 16, 2, 64
 
 KINDS: dict[str, Callable[[int], MultiHeadAttention]] = {
-    "full": lambda n: SelfAttention(D_MODEL, HEADS),
-    "full, weights held": lambda n: SelfAttention(D_MODEL, HEADS, dropout=0.1),
-    "window": lambda n: WindowSelfAttention(D_MODEL, HEADS, window=Window(RADIUS, 1)),
+    "full": lambda n: FullSelfAttention(D_MODEL, HEADS),
+    "full, weights held": lambda n: FullSelfAttention(D_MODEL, HEADS, dropout=0.1),
+    "window": lambda n: WindowSelfAttention(D_MODEL, HEADS, radius=RADIUS, global_tokens=1),
     "low_rank": lambda n: LowRankSelfAttention(D_MODEL, HEADS, rank=RANK, max_length=n),
     "hashed": lambda n: HashedSelfAttention(D_MODEL, HEADS, buckets=BUCKETS, rounds=ROUNDS, chunk=CHUNK),
 }

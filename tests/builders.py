@@ -153,7 +153,7 @@ def padded(lengths: list[int], seed: int = 0) -> Tensor:
 @contextmanager
 def shared_by(threads: int) -> Iterator[None]:
     """The kernels' work is done by several threads, however small it is."""
-    enough, before = ctypes.c_long.in_dll(kernels.there(), "enough"), torch.get_num_threads()
+    enough, before = ctypes.c_long.in_dll(kernels.required_library(), "enough"), torch.get_num_threads()
     value = enough.value
     enough.value = 1
     torch.set_num_threads(threads)

@@ -12,7 +12,7 @@ import transduce
 from builders import small_config, small_model
 from transduce import machine
 from transduce.data.tokenizer_training import train_tokenizer
-from transduce.engine.precision import in_precision
+from transduce.engine.precision import to_precision
 from transduce.errors import ConfigError
 from transduce.models.build import build
 from transduce.training.precision import autocast
@@ -118,7 +118,7 @@ def test_a_trial_that_hangs_or_fails_is_no_success(asked_anew, monkeypatch):
 def test_where_it_was_too_late_bfloat16_is_refused(asked_anew, monkeypatch):
     monkeypatch.setattr(machine, "_bfloat16_product", end)  # whatever oneDNN is told
     with pytest.raises(ConfigError, match="set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and start again"):
-        in_precision(small_model(), "bfloat16")
+        to_precision(small_model(), "bfloat16")
     with pytest.raises(ConfigError, match="announces and does not have"):
         autocast("bfloat16", torch.device("cpu"))
 

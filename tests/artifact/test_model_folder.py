@@ -14,6 +14,7 @@ from builders import random_tokens, small_config, small_model, small_rnn
 from transduce import artifact
 from transduce.artifact import folder as folder_module
 from transduce.config import GPTConfig, Vocabulary
+from transduce.config.attention import FullAttention, HashedAttention, LowRankAttention, WindowAttention
 from transduce.data.tokenizer_training import train_tokenizer
 from transduce.errors import ArtifactError
 from transduce.models.build import build
@@ -26,13 +27,15 @@ TOKENIZER = train_tokenizer(["abc"], ["def"], kind="char")
     norm=st.sampled_from(["post", "pre"]),
     positions=st.sampled_from(["sinusoidal", "learned", "rotary", "none"]),
     activation=st.sampled_from(["relu", "gelu", "swiglu"]),
-    attention=st.sampled_from(["full", "window", "low_rank", "hashed"]),
+    attention=st.sampled_from(
+        [FullAttention(), WindowAttention(), LowRankAttention(), HashedAttention(chunk=2)]
+    ),
 )
 @settings(max_examples=20)
 def test_saved_is_loaded(share, norm, positions, activation, attention, tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved") / "model"
     model = small_model(
-        share=share, norm=norm, positions=positions, activation=activation, attention=attention, hash_chunk=2
+        share=share, norm=norm, positions=positions, activation=activation, attention=attention
     )
     artifact.save(model, folder)
     loaded = artifact.load(folder)

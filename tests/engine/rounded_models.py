@@ -1,12 +1,13 @@
-"""Models in 8 bits, and which of them the kernels know."""
+"""Models in 8 bits, and which of them the kernels support."""
 
 from typing import Any
 
 from builders import small_model
-from transduce.engine.precision import in_precision
-from transduce.models.transformer import Transformer
+from transduce.config.attention import WindowAttention
+from transduce.engine.precision import to_precision
+from transduce.models.protocol import Model
 
-KNOWN: list[dict[str, Any]] = [
+SUPPORTED: list[dict[str, Any]] = [
     {},
     {"norm": "pre"},
     {"d_k": 32, "d_v": 16},
@@ -16,14 +17,14 @@ KNOWN: list[dict[str, Any]] = [
     {"norm_epsilon": 0.3, "norm": "pre"},
     {"encoder_layers": 1, "decoder_layers": 1},
 ]
-OTHERS: list[dict[str, Any]] = [
+UNSUPPORTED: list[dict[str, Any]] = [
     {"activation": "gelu"},
     {"positions": "rotary"},
-    {"attention": "window", "window_radius": 2},
+    {"attention": WindowAttention(radius=2)},
     {"d_k": 8, "d_v": 8},
     {"d_ff": 50},
 ]
 
 
-def rounded(**changes: Any) -> Transformer:
-    return in_precision(small_model(**{"d_model": 32, "d_ff": 48, "heads": 2, **changes}), "int8")
+def rounded(**changes: Any) -> Model:
+    return to_precision(small_model(**{"d_model": 32, "d_ff": 48, "heads": 2, **changes}), "int8")

@@ -1,7 +1,9 @@
 import pytest
 import torch
 
-from transduce.engine.device import choose_device, for_inference
+from builders import small_model, small_rnn
+from transduce.engine.device import choose_device
+from transduce.engine.precision import preferred_precision
 from transduce.errors import ConfigError
 
 
@@ -24,10 +26,16 @@ def test_a_device_by_name(monkeypatch):
         choose_device("cuda")
 
 
-@pytest.mark.parametrize(("native", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
-def test_auto_precision_on_a_gpu_is_bfloat16_if_it_has_it(monkeypatch, native, dtype):
-    model = torch.nn.Linear(2, 2)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+@pytest.mark.parametrize(("native", "precision"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_precision_on_a_gpu_is_bfloat16_if_it_has_it(monkeypatch, native, precision):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: native)
-    monkeypatch.setattr(model, "to", lambda place: model)
-    assert for_inference(model, "auto", "cuda").weight.dtype == dtype
+    assert preferred_precision(small_model(), torch.device("cuda")) == precision
+
+
+def test_auto_precision_on_a_cpu_depends_on_the_kernels_alone(monkeypatch):
+    cpu = torch.device("cpu")
+    monkeypatch.setattr("transduce.engine.precision.library", lambda: None)
+    assert preferred_precision(small_model(), cpu) == "float32"
+    monkeypatch.setattr("transduce.engine.precision.library", object)
+    assert preferred_precision(small_model(), cpu) == "int8"
+    assert preferred_precision(small_rnn(), cpu) == "float32"

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from transduce.engine.int8 import Int8Linear, Int8Output, TorchLinear, round_linear_maps
+from transduce.engine.int8 import Int8Linear, Int8Output, TorchLinear, quantise_linear_layers
 from transduce.machine import announces
 
 SEVEN_BITS = not (announces("avx512_vnni") or announces("avx_vnni"))
@@ -42,7 +42,7 @@ def test_rows_of_different_sizes_keep_their_precision():
 
 def test_every_linear_map_is_exchanged_and_the_rest_stays():
     model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.ModuleList([nn.Linear(8, 4)]))
-    round_linear_maps(model)
+    quantise_linear_layers(model)
     assert [type(module) for module in model.modules() if type(module) in (nn.Linear, Int8Linear)] == [
         Int8Linear,
         Int8Linear,

@@ -8,25 +8,26 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from kernel_calls import AttentionStruct, ChoiceStruct, attend, needs_kernels
+from kernel_calls import choose as choose_tokens
 from torch import nn
 
 from builders import shared_by
-from transduce.engine import kernels, packed_search
-from transduce.engine import packed_stack as packed
-from transduce.engine import packed_step as ps
-from transduce.engine.kernels import Map, PackedLinear
+from transduce.engine import kernels
+from transduce.engine.kernels import LinearStruct, PackedLinear
+from transduce.engine.packed_search import EndingStruct, SearchStruct
+from transduce.engine.packed_stack import LayerStruct, NormStruct, StackStruct
+from transduce.engine.packed_state import LayerPointers
+from transduce.engine.packed_step import StepStruct
 from transduce.nn.attention import scaled_dot_product_attention
 from transduce.nn.state import select_rows
 
-needs_library = pytest.mark.skipif(
-    kernels.library() is None, reason="no compiler, or no processor with AVX-512 VNNI"
-)
 SEEDS = st.integers(0, 2**32 - 1)
 
 
 def choose(logits, sums, count, silent):
-    """The scores, and where they are in all of a sentence's."""
-    scores, parents, tokens = kernels.choose(logits, sums, count, silent)
+    """The scores, and their places among all continuations of a sentence."""
+    scores, parents, tokens = choose_tokens(logits, sums, count, silent)
     return scores, parents * logits.size(2) + tokens
 
 
@@ -39,7 +40,7 @@ def afresh(monkeypatch, tmp_path):
     kernels.library.cache_clear()
 
 
-@needs_library
+@needs_kernels
 @given(
     seed=SEEDS,
     rows=st.integers(1, 40),
@@ -61,7 +62,7 @@ def test_a_product_is_that_of_the_rounded_numbers(seed, rows, d_in, d_out, threa
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@needs_library
+@needs_kernels
 def test_the_others_in_a_batch_change_nothing():
     packed, x = PackedLinear(torch.randn(70, 32), None), torch.randn(13, 32)
     alone = torch.cat([packed(row[None]) for row in x])
@@ -69,7 +70,7 @@ def test_the_others_in_a_batch_change_nothing():
     assert torch.equal(packed(torch.cat([x, 1e6 * torch.randn(3, 32)]))[:13], alone)
 
 
-@needs_library
+@needs_kernels
 def test_zeros_and_outliers():
     weight = torch.randn(8, 16)
     assert torch.equal(PackedLinear(weight, None)(torch.zeros(2, 16)), torch.zeros(2, 8))
@@ -79,7 +80,7 @@ def test_zeros_and_outliers():
     torch.testing.assert_close(PackedLinear(weight, None)(x), x @ weight.t(), rtol=0.05, atol=1e28)
 
 
-@needs_library
+@needs_kernels
 @given(
     seed=SEEDS,
     batch=st.integers(1, 4),
@@ -96,41 +97,41 @@ def test_attention_is_the_equation(seed, batch, heads, queries, length, d_k, d_v
     query = torch.randn(batch, queries, heads, d_k).transpose(1, 2)
     room = length + 3  # as a cache has it
     key, value = (torch.randn(batch, heads, room, width)[:, :, :length] for width in (d_k, d_v))
-    mask = torch.rand(batch, 1, 1, length) < 0.6 if masked else None  # now and then with nothing to see
-    assert kernels.can_attend(query, key, value, mask)
+    mask = torch.rand(batch, length) < 0.6 if masked else None  # sometimes all False
     with shared_by(threads):
-        found = kernels.attend(query, key, value, mask)
+        found = attend(query, key, value, mask)
+    mask = None if mask is None else mask[:, None, None]
     expected = scaled_dot_product_attention(query, key, value, mask).values
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@needs_library
+@needs_kernels
 def test_attention_stands_scores_far_apart():
     query, key = 1e4 * torch.randn(2, 1, 1, 16), torch.randn(2, 1, 30, 16)
     value = torch.randn(2, 1, 30, 16)
     expected = scaled_dot_product_attention(query, key, value).values
-    torch.testing.assert_close(kernels.attend(query, key, value), expected)
+    torch.testing.assert_close(attend(query, key, value), expected)
 
 
-@needs_library
+@needs_kernels
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-def test_what_is_no_number_stays_none(bad):
+def test_nan_and_infinity_are_not_hidden(bad):
     x, weight = torch.randn(3, 16), torch.randn(5, 16)
     x[1, 4] = bad
     found = PackedLinear(weight, None)(x)
     assert found.isnan().all(dim=1).tolist() == [False, True, False]
     query, key, value = (torch.randn(2, 1, 3, 16) for _ in range(3))
     value[1, 0, 2] = bad
-    assert kernels.attend(query, key, value).isfinite().flatten(1).all(dim=1).tolist() == [True, False]
+    assert attend(query, key, value).isfinite().flatten(1).all(dim=1).tolist() == [True, False]
     key[1, 0, 2] = bad
-    assert kernels.attend(query, key, value).isnan().flatten(1).any(dim=1).tolist() == [False, True]
+    assert attend(query, key, value).isnan().flatten(1).any(dim=1).tolist() == [False, True]
     logits = torch.randn(2, 2, 30)
     logits[1, 1, 7] = bad
     scores, _ = choose(logits, torch.zeros(2, 2), 3, torch.tensor([0]))
     assert scores.isnan().all(dim=1).tolist() == [False, bad != -torch.inf]
 
 
-@needs_library
+@needs_kernels
 def test_probabilities_are_never_above_one():
     logits = torch.randn(200, 1, 50)
     logits[:, 0, 9] = 40 + torch.rand(200)
@@ -138,7 +139,7 @@ def test_probabilities_are_never_above_one():
     assert scores.max() <= 0
 
 
-@needs_library
+@needs_kernels
 def test_exponentials_are_right_to_the_last_bits():
     """Each key has a value of its own: the weights themselves come out."""
     length = 16
@@ -146,79 +147,47 @@ def test_exponentials_are_right_to_the_last_bits():
     query[..., 0], key[..., 0] = 4.0, torch.linspace(-60, 0, length)
     value = torch.eye(length)[None, None]
     expected = scaled_dot_product_attention(query.double(), key.double(), value.double()).values
-    torch.testing.assert_close(kernels.attend(query, key, value).double(), expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(attend(query, key, value).double(), expected, rtol=1e-6, atol=0)
 
 
-@needs_library
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda q, k, v, m: (q.double(), k.double(), v.double(), m),
-        lambda q, k, v, m: (q[..., :8], k[..., :8], v, m),
-        lambda q, k, v, m: (q, k, v[..., :8], m),
-        lambda q, k, v, m: (q, k.mT.contiguous().mT, v, m),
-        lambda q, k, v, m: (q, k[:1], v[:1], m[:1]),
-        lambda q, k, v, m: (q, k[:, :1], v[:, :1], m),
-        lambda q, k, v, m: (q, k[..., :16].repeat(1, 1, 1, 2), v, m),
-        lambda q, k, v, m: (q, k, v.repeat(1, 1, 2, 1), m),
-        lambda q, k, v, m: (q[0], k[0], v[0], None),
-        lambda q, k, v, m: (q, k, v, m.float()),
-        lambda q, k, v, m: (q, k, v, m.expand(2, 1, 3, 5)),
-        lambda q, k, v, m: (q, k, v, m.repeat(1, 1, 1, 2)[..., ::2]),
-        lambda q, k, v, m: (q, *(torch.zeros(2, 3, kernels.LONGEST + 1, 16) for _ in "kv"), None),
-    ],
-)
-def test_what_attention_is_not_for(change):
-    query, key, value = torch.randn(2, 3, 1, 16), torch.randn(2, 3, 5, 16), torch.randn(2, 3, 5, 16)
-    mask = torch.ones(2, 1, 1, 5, dtype=torch.bool)
-    assert kernels.can_attend(query, key, value, mask)
-    assert not kernels.can_attend(*change(query, key, value, mask))
-
-
-@needs_library
-def test_what_the_others_are_not_for():
-    logits = torch.randn(2, 3, 8)
-    assert kernels.can_choose(logits, 24)
-    assert not kernels.can_choose(logits, 25)
-    assert not kernels.can_choose(logits.transpose(1, 2), 3)
-    assert not kernels.can_choose(logits.double(), 3)
-    assert kernels.can_choose(logits[:0], 3)
+@needs_kernels
+def test_unsuitable_arguments_are_declined():
     held, rows = torch.randn(4, 2, 5, 3), torch.tensor([0, 3])
     assert not kernels.move_rows([held.transpose(1, 2)], rows, 1)
     assert not kernels.move_rows([held], torch.tensor([0, 1, 2, 3, 0]), 5)
     for row in (-1, 4, 500):
         assert not kernels.move_rows([held], torch.tensor([0, row]), 5)
-    with pytest.raises(ValueError, match="takes 16 numbers, not 12"):
+    with pytest.raises(ValueError, match=r"16.*12"):
         PackedLinear(torch.randn(8, 16), None)(torch.randn(2, 12))
 
 
-@needs_library
+@needs_kernels
 def test_copies_compute_the_same():
     packed, x = PackedLinear(torch.randn(8, 16), torch.randn(8)), torch.randn(2, 16)
     copied = copy.deepcopy(packed)
-    assert copied.map.weights != packed.map.weights
+    assert copied.struct.weights != packed.struct.weights
     assert torch.equal(copied(x), packed(x))
 
 
-@needs_library
+@needs_kernels
 def test_both_sides_mean_the_same_structures():
     declared = (
-        Map,
-        kernels._Attention,
-        kernels._Choice,
-        packed.Norm,
-        packed.Layer,
-        packed.Stack,
-        ps.Past,
-        ps.Step,
-        packed_search._Ending,
-        packed_search._Search,
+        LinearStruct,
+        AttentionStruct,
+        ChoiceStruct,
+        NormStruct,
+        LayerStruct,
+        StackStruct,
+        LayerPointers,
+        StepStruct,
+        EndingStruct,
+        SearchStruct,
     )
-    sizes = (ctypes.c_long * len(declared)).in_dll(kernels.there(), "sizes")
+    sizes = (ctypes.c_long * len(declared)).in_dll(kernels.required_library(), "sizes")
     assert list(sizes) == [ctypes.sizeof(one) for one in declared]
 
 
-@needs_library
+@needs_kernels
 @given(
     seed=SEEDS,
     sentences=st.integers(1, 5),
@@ -235,7 +204,6 @@ def test_the_best_are_those_of_a_full_sort(seed, sentences, width, vocabulary, c
     scores = logits.log_softmax(dim=-1) + sums[:, :, None]
     scores[:, :, silent] = -torch.inf
     expected = scores.flatten(1).topk(count, dim=1)
-    assert kernels.can_choose(logits, count)
     with shared_by(threads):
         found, places = choose(logits, sums, count, silent)
     torch.testing.assert_close(found, expected.values, rtol=1e-5, atol=1e-5)
@@ -243,16 +211,16 @@ def test_the_best_are_those_of_a_full_sort(seed, sentences, width, vocabulary, c
     assert all(len(set(row)) == count for row in places.tolist())
 
 
-@needs_library
-def test_there_may_be_no_silent_tokens_and_sums_that_lie_apart():
+@needs_kernels
+def test_no_forbidden_tokens_and_strided_sums():
     logits, sums = torch.randn(2, 3, 7), torch.randn(3, 2).t()
     found, _ = choose(logits, sums, 4, torch.tensor([]))
     expected = (logits.log_softmax(dim=-1) + sums[:, :, None]).flatten(1).topk(4, dim=1).values
     torch.testing.assert_close(found, expected)
 
 
-@needs_library
-def test_where_too_few_have_a_chance_the_rest_is_impossible():
+@needs_kernels
+def test_too_few_possible_continuations_leave_impossible_ones():
     logits, sums = torch.zeros(1, 2, 4), torch.tensor([[0.0, -torch.inf]])
     found, places = choose(logits, sums, 5, torch.tensor([0]))
     assert found[0].isfinite().tolist() == [True] * 3 + [False] * 2
@@ -260,7 +228,7 @@ def test_where_too_few_have_a_chance_the_rest_is_impossible():
     assert ((places >= 0) & (places < 8)).all()
 
 
-@needs_library
+@needs_kernels
 @given(
     seed=SEEDS, rows=st.integers(1, 8), filled=st.integers(0, 5), dtype=st.sampled_from(["float32", "bool"])
 )
@@ -281,12 +249,12 @@ def test_rows_move_as_an_index_says_or_not_at_all(seed, rows, filled, dtype):
     targets = {place for place, row in enumerate(wanted.tolist()) if row != place}
     assert done == (not sources & targets)
     # Where it is not done, the caller does it.
-    (again,) = select_rows([before.clone()], wanted, filled)
+    again = select_rows(before.clone(), wanted, filled)
     assert torch.equal(again[:, :, :filled], before[wanted][:, :, :filled])
 
 
-@needs_library
-def test_it_is_compiled_once(afresh, monkeypatch):
+@needs_kernels
+def test_the_library_is_compiled_once(afresh, monkeypatch):
     assert kernels.library() is not None
     (made,) = (path for path in afresh.rglob("*") if path.is_file())
     assert made.suffix == ".so"
@@ -295,13 +263,13 @@ def test_it_is_compiled_once(afresh, monkeypatch):
     assert kernels.library() is not None
 
 
-@pytest.mark.parametrize("missing", ["compiler", "working compiler", "processor", "wish"])
-def test_without_it_torch_computes(afresh, monkeypatch, missing):
+@pytest.mark.parametrize("missing", ["compiler", "working compiler", "instruction set", "permission"])
+def test_without_the_library_torch_computes(afresh, monkeypatch, missing):
     if missing == "compiler":
         monkeypatch.setenv("CC", "no-such-compiler")
     elif missing == "working compiler":
         monkeypatch.setenv("CC", "false")
-    elif missing == "processor":
+    elif missing == "instruction set":
         monkeypatch.setattr(kernels, "announces", lambda feature: False)
     else:
         monkeypatch.setenv("TRANSDUCE_KERNELS", "off")
@@ -310,15 +278,15 @@ def test_without_it_torch_computes(afresh, monkeypatch, missing):
     assert not list(afresh.rglob("*.so"))
 
 
-@needs_library
+@needs_kernels
 def test_a_folder_that_cannot_be_written_is_no_failure(afresh, monkeypatch):
     (afresh / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(afresh / "file"))
     assert kernels.library() is None
 
 
-@needs_library
-def test_a_folder_that_others_may_write_is_not_trusted(afresh):
+@needs_kernels
+def test_a_cache_folder_that_others_can_write_to_is_not_trusted(afresh):
     (afresh / "transduce").mkdir()
     (afresh / "transduce").chmod(0o777)
     assert kernels.library() is None
@@ -327,15 +295,15 @@ def test_a_folder_that_others_may_write_is_not_trusted(afresh):
     assert kernels.library() is not None
 
 
-@needs_library
+@needs_kernels
 @pytest.mark.parametrize("compiler", ["", "cc -O2"])
 def test_the_compiler_may_have_options(afresh, monkeypatch, compiler):
     monkeypatch.setenv("CC", compiler)
     assert kernels.library() is not None
 
 
-@needs_library
-def test_what_was_cut_off_is_compiled_again(afresh):
+@needs_kernels
+def test_an_empty_library_file_is_compiled_again(afresh):
     assert kernels.library() is not None
     (made,) = afresh.rglob("*.so")
     made.unlink()
@@ -344,7 +312,7 @@ def test_what_was_cut_off_is_compiled_again(afresh):
     assert kernels.library() is not None
 
 
-def test_there_may_be_no_home(monkeypatch):
+def test_without_a_home_folder_torch_computes(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(kernels.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
     kernels.library.cache_clear()

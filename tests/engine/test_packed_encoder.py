@@ -6,15 +6,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rounded_models import KNOWN, OTHERS, rounded
+from kernel_calls import needs_kernels
+from rounded_models import SUPPORTED, UNSUPPORTED, rounded
 
 from builders import padded, random_tokens, shared_by
-from transduce.engine import kernels, packed_encoder
+from transduce.engine import packed_transformer
 from transduce.engine.packed_encoder import PackedEncoder
+from transduce.models.transformer import Transformer
 
-pytestmark = pytest.mark.skipif(
-    kernels.library() is None, reason="no compiler, or no processor with AVX-512 VNNI"
-)
+pytestmark = needs_kernels
 
 
 def read(model, sources):
@@ -29,29 +29,20 @@ def assert_close(found, expected):
     assert difference.median() < 1e-4
 
 
-@pytest.mark.parametrize("changes", KNOWN)
+@pytest.mark.parametrize("changes", SUPPORTED)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_it_is_the_encoder_in_python(changes, threads):
     model, sources = rounded(**changes), padded([9, 1, 5])
-    assert model.fast_encoder is not None
     with shared_by(threads):
         found = read(model, sources)
-    model.fast_encoder = None
     real = sources != model.vocabulary.pad
-    assert_close(found[real], read(model, sources)[real])
+    assert_close(found[real], read(model.transformer, sources)[real])
 
 
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 33, 64])
 def test_sources_longer_than_a_register(length):
     model, sources = rounded(), random_tokens(1, length)
-    assert model.fast_encoder.fits(torch.ones(1, 1, 1, length))
-    found = read(model, sources)
-    model.fast_encoder = None
-    assert_close(found, read(model, sources))
-
-
-def test_from_65_tokens_on_torch_is_as_fast():
-    assert not rounded().fast_encoder.fits(torch.ones(1, 1, 1, 65))
+    assert_close(read(model, sources), read(model.transformer, sources))
 
 
 @settings(max_examples=20, deadline=None)
@@ -67,16 +58,14 @@ def test_sources_do_not_depend_on_their_batch(lengths, seed):
 def test_padding_may_be_anywhere():
     model, sources = rounded(), random_tokens(3, 6)
     sources[0, 2] = sources[1, 0] = sources[2, :] = model.vocabulary.pad
-    found = read(model, sources)
-    model.fast_encoder = None
     real = sources != model.vocabulary.pad
-    assert_close(found[real], read(model, sources)[real])
+    assert_close(read(model, sources)[real], read(model.transformer, sources)[real])
 
 
-@pytest.mark.parametrize("changes", OTHERS)
+@pytest.mark.parametrize("changes", UNSUPPORTED)
 def test_others_go_layer_by_layer(changes):
     model = rounded(**changes)
-    assert model.fast_encoder is None
+    assert isinstance(model, Transformer)
     assert read(model, random_tokens(2, 5)).isfinite().all()
 
 
@@ -84,17 +73,14 @@ def test_what_is_long_goes_layer_by_layer(monkeypatch):
     model, sources, calls = rounded(), random_tokens(2, 6), []
     expected = read(model, sources)
     monkeypatch.setattr(PackedEncoder, "__call__", lambda *given: calls.append(given))
-    monkeypatch.setattr(packed_encoder, "LONGEST", 5)
+    monkeypatch.setattr(packed_transformer, "MAX_SOURCE_LENGTH", 5)
     assert_close(read(model, sources), expected)
     assert not calls
 
 
-def test_attention_that_is_looked_at_and_dropout_go_layer_by_layer():
-    model, sources = rounded(dropout=0.5), random_tokens(2, 6)
+def test_attention_weights_of_every_layer():
+    model, sources = rounded(), random_tokens(2, 6)
     assert len(model.attention(sources, sources).encoder) == model.config.encoder_layers
-    model.train()
-    torch.manual_seed(0)
-    assert not torch.equal(read(model, sources), read(model, sources))
 
 
 def test_copies_point_nowhere_else():

@@ -1,4 +1,4 @@
-"""A model's step in C against the same step, layer by layer, in Python."""
+"""A decoding step in C against the same step, layer by layer, in Python."""
 
 import copy
 import pickle
@@ -7,17 +7,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rounded_models import KNOWN, OTHERS, rounded
+from kernel_calls import needs_kernels
+from rounded_models import SUPPORTED, UNSUPPORTED, rounded
 
 from builders import TOKENS, random_tokens, small_model
-from transduce.engine import kernels
 from transduce.engine import packed_step as ps
 from transduce.engine.packed_step import PackedStep
-from transduce.engine.precision import in_precision
+from transduce.engine.precision import to_precision
+from transduce.models.transformer import Transformer
 
-pytestmark = pytest.mark.skipif(
-    kernels.library() is None, reason="no compiler, or no processor with AVX-512 VNNI"
-)
+pytestmark = needs_kernels
 
 
 def steps(model, sources, choices):
@@ -53,16 +52,12 @@ CHOICES = [
 ]
 
 
-@pytest.mark.parametrize("changes", KNOWN)
+@pytest.mark.parametrize("changes", SUPPORTED)
 def test_it_is_the_step_in_python(changes):
     model = rounded(**changes)
     sources = random_tokens(3, 9)
     sources[1, 6:] = model.vocabulary.pad
-    fast = model.fast_step
-    assert fast is not None
-    found = steps(model, sources, CHOICES)
-    model.fast_step = None
-    assert_close(found, steps(model, sources, CHOICES))
+    assert_close(steps(model, sources, CHOICES), steps(model.transformer, sources, CHOICES))
 
 
 def test_a_step_that_is_recorded_has_the_same_past():
@@ -93,18 +88,16 @@ def test_sentences_do_not_depend_on_their_batch(batch, length, seed):
                 assert_close([model.step(token, state)], [logits[row : row + 1]])
 
 
-@pytest.mark.parametrize("changes", OTHERS)
+@pytest.mark.parametrize("changes", UNSUPPORTED)
 def test_others_go_layer_by_layer(changes):
     model = rounded(**changes)
-    assert model.fast_step is None
+    assert isinstance(model, Transformer)
     assert len(steps(model, random_tokens(2, 5), [None, None])) == 2
 
 
-def test_in_training_there_is_dropout():
-    model = rounded(dropout=0.5).train()
-    torch.manual_seed(0)
-    one, other = (steps(model, random_tokens(2, 5), [None])[0] for _ in range(2))
-    assert not torch.equal(one, other)
+def test_a_packed_model_cannot_be_trained():
+    with pytest.raises(ValueError, match="int8"):
+        rounded().train()
 
 
 def test_copies_and_models_in_other_numbers_point_nowhere_else():
@@ -112,7 +105,7 @@ def test_copies_and_models_in_other_numbers_point_nowhere_else():
     sources = random_tokens(2, 5)
     expected = steps(model, sources, [None] * 3)
     copied = copy.deepcopy(model)
-    assert_close(steps(copied.double(), sources, [None] * 3), expected)
+    assert_close(steps(copied, sources, [None] * 3), expected)
     for parameter in copied.parameters():
         parameter.data.fill_(torch.nan)
     del copied
@@ -120,11 +113,11 @@ def test_copies_and_models_in_other_numbers_point_nowhere_else():
 
 
 def test_layers_of_different_sizes_go_one_by_one():
-    model = rounded()
+    model = rounded().transformer
     parts = model.target_embedding, model.target_positions, model.decoder
     assert PackedStep.of(*parts, model.output) is not None
     assert PackedStep.of(*parts, model.target_embedding) is None
-    model.decoder.layers[1] = rounded(d_ff=64).decoder.layers[1]
+    model.decoder.layers[1] = rounded(d_ff=64).transformer.decoder.layers[1]
     assert PackedStep.of(*parts, model.output) is None
 
 
@@ -133,7 +126,7 @@ def test_there_must_be_such_a_token(token):
     model = rounded()
     with torch.inference_mode():
         state = model.start(model.encode(random_tokens(2, 5)))
-        with pytest.raises(IndexError, match=f"below {TOKENS}"):
+        with pytest.raises(IndexError, match=f"{TOKENS}"):
             model.step(torch.tensor([4, token]), state)
         assert state.length == 0
 
@@ -170,14 +163,14 @@ def test_what_is_too_long_goes_layer_by_layer(monkeypatch):
         expected = steps(model, sources, [None] * 6)
         calls.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(ps, "LONGEST", 4)
+            patch.setattr(ps, "MAX_KEYS", 4)
             patch.setattr(ps.PackedStep, "__call__", lambda *given: calls.append(1) or fast(*given))
             assert_close(steps(model, sources, [None] * 6), expected)
         assert len(calls) == by_kernel
 
 
-def test_what_is_no_number_stays_none():
+def test_nan_is_not_hidden():
     model = small_model(d_model=32, d_ff=48, heads=2)
     model.decoder.layers[0].feed_forward.inner.bias.data[5] = torch.nan
-    (logits,) = steps(in_precision(model, "int8"), random_tokens(2, 5), [None])
+    (logits,) = steps(to_precision(model, "int8"), random_tokens(2, 5), [None])
     assert logits.isnan().all()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from builders import random_tokens, small_bert, small_gpt, small_model, small_rnn
-from transduce.engine.precision import in_precision
+from transduce.engine.precision import to_precision
 
 MODELS = {
     "transformer": (small_model, 2),
@@ -22,7 +22,7 @@ MODELS = {
 def test_another_format_says_about_the_same(family, precision):
     make, texts = MODELS[family]
     model, tokens = make(), [random_tokens(3, 6, seed=text) for text in range(texts)]
-    rough = in_precision(copy.deepcopy(model), precision)
+    rough = to_precision(copy.deepcopy(model), precision)
     with torch.inference_mode():
         # Without VNNI, inputs of int8 products have 7 bits.
         torch.testing.assert_close(rough(*tokens).float(), model(*tokens), atol=0.2, rtol=0)

@@ -11,7 +11,6 @@ from torch.nn import functional as F
 from builders import random_tokens, small_model
 from transduce.data.batching import Batch, pad
 from transduce.data.corpus import AlignedFiles
-from transduce.engine.precision import in_precision
 from transduce.errors import DataError
 from transduce.inspection.head_table import heads_of, print_heads, read_batches, write_json
 from transduce.inspection.heads import attention_at, examine_heads, habit_sums, places, without_head
@@ -39,14 +38,6 @@ def test_a_silent_head_is_one_whose_rows_of_w_o_are_zero(kind):
         assert torch.allclose(silenced, other(batch.source, batch.target), atol=1e-6)
         assert not torch.allclose(silenced, before, atol=1e-3)
         assert torch.equal(model(batch.source, batch.target), before)  # and it speaks again
-
-
-def test_heads_of_a_model_in_8_bits_matter_too():
-    model = in_precision(small_model(d_model=32, heads=2), "int8")  # which a kernel can encode
-    fast = model.fast_encoder
-    report = examine_heads(model, [batch_of(model)])
-    assert all(head.loss_change for head in report.heads)
-    assert model.fast_encoder is fast
 
 
 def test_a_head_speaks_again_after_an_error():

@@ -6,6 +6,7 @@ import torch
 
 from builders import TOKENS, random_tokens, random_words, reversal, reversing_model, small_config, small_model
 from transduce.config import Vocabulary
+from transduce.config.attention import WindowAttention
 from transduce.data.tokenizer import TokenizerPair
 from transduce.data.tokenizer_training import train_tokenizer
 from transduce.decoding.beam import beam_search
@@ -200,8 +201,8 @@ def refusal(kind, *arguments, **options):
 
 
 def test_what_it_cannot_do_is_refused(tmp_path):
-    near = refusal(ConfigError, small_model(attention="window"), tmp_path / "out")
-    assert "CTranslate2 has full attention, but the model has attention = 'window'" in near
+    near = refusal(ConfigError, small_model(attention=WindowAttention()), tmp_path / "out")
+    assert "'window' attention" in near
     unequal = refusal(ConfigError, small_model(d_k=8, d_v=4), tmp_path / "out")
     assert "one size a head, but the model has d_k = 8 and d_v = 4" in unequal
     unknown = refusal(ConfigError, small_model(), tmp_path / "out", quantization="int4")

@@ -59,7 +59,7 @@ def test_what_it_has_no_head_for_is_said():
     model, tokens = small_bert(masked_head=False), random_tokens(1, 3)
     states = model.encode(tokens)
     for asked in (lambda: model(tokens), lambda: model.pool(states), lambda: model.classify(states)):
-        with pytest.raises(ConfigError, match=r"the model (has no|tells no)"):
+        with pytest.raises(ConfigError, match=r"the model (has no|is not)"):
             asked()
 
 
@@ -72,5 +72,5 @@ def test_classes_need_the_pooler_and_names():
 
 def test_a_vocabulary_without_padding_is_refused():
     one = Vocabulary(source=TOKENS, target=TOKENS, pad=2, bos=2, eos=2)
-    with pytest.raises(TransduceError, match="no padding of its own"):
+    with pytest.raises(TransduceError, match="padding"):
         build(BERTConfig(), one)

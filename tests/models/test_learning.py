@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from transduce.config import RNNConfig, TransformerConfig, Vocabulary, preset
+from transduce.config.attention import HashedAttention, LowRankAttention, WindowAttention
 from transduce.models.build import build
 from transduce.nn.dropout import use_generator
 from transduce.training.loss import label_smoothed_cross_entropy
@@ -77,11 +78,11 @@ def test_a_tiny_model_learns(task, variant):
 @pytest.mark.parametrize(
     "variant",
     [
-        {"attention": "window", "window_radius": 2, "global_tokens": 1},
-        {"attention": "hashed", "hash_buckets": 2, "hash_rounds": 2, "hash_chunk": 4},
-        {"attention": "low_rank", "rank": 4, "max_length": 16},
+        {"attention": WindowAttention(radius=2, global_tokens=1)},
+        {"attention": HashedAttention(buckets=2, rounds=2, chunk=4)},
+        {"attention": LowRankAttention(rank=4), "max_length": 16},
     ],
-    ids=lambda variant: variant["attention"],
+    ids=lambda variant: variant["attention"].kind,
 )
 def test_a_tiny_model_learns_with_other_attention(variant):
     config = TransformerConfig(

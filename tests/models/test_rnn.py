@@ -121,7 +121,7 @@ def test_the_wrong_number_of_rows_is_refused_and_spoils_nothing():
     source, tokens = random_tokens(2, 4), random_tokens(2)
     state = model.start(model.encode(source))
     for wrong in (random_tokens(3), random_tokens(1), tokens[:, None]):
-        with pytest.raises(ValueError, match="2 sentences are under way"):
+        with pytest.raises(ValueError, match="2 hypotheses"):
             model.step(wrong, state)
     torch.testing.assert_close(model.step(tokens, state), model(source, tokens[:, None])[:, 0])
     with pytest.raises(ValueError, match="1 sources, but 3 targets"):
@@ -170,7 +170,7 @@ def test_sharing(share, matrices):
 
 
 def test_mistakes_in_making_one():
-    with pytest.raises(ConfigError, match="set share = 'target'"):
+    with pytest.raises(ConfigError, match="share = 'target'"):
         RNN(small_rnn_config(share="all"), Vocabulary(source=5, target=6))
     with pytest.raises(TypeError, match=r"preset\('rnn'\)\.model"):
         RNN(small_config(), Vocabulary(source=5, target=5))

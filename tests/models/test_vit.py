@@ -152,11 +152,11 @@ def test_saved_is_loaded_with_its_classes(changes, tmp_path):
 def test_other_precisions_are_close():
     import copy
 
-    from transduce.engine.precision import in_precision
+    from transduce.engine.precision import to_precision
 
     model, images = shaken(), torch.rand(4, 8, 12, 3)
     for precision, near in (("bfloat16", 0.15), ("int8", 0.3)):
-        other = in_precision(copy.deepcopy(model), precision)
+        other = to_precision(copy.deepcopy(model), precision)
         assert (other(images).float() - model(images)).abs().max() < near * model(images).abs().max()
 
 
@@ -179,10 +179,10 @@ def test_mistakes_in_the_configuration(changes, said):
 
 @pytest.mark.parametrize("name", ["image_size", "patch_size", "channels", "classes"])
 def test_what_is_missing_is_named(name):
-    with pytest.raises(ConfigError, match=f"needs {name}; set it"):
+    with pytest.raises(ConfigError, match=f"needs {name}"):
         build(config(**{name: None}))
 
 
 def test_images_of_another_size_are_refused():
-    with pytest.raises(ValueError, match=r"images are \(batch, 8, 12, 3\)"):
+    with pytest.raises(ValueError, match=r"batch, 8, 12, 3"):
         shaken()(torch.rand(2, 12, 8, 3))

@@ -8,9 +8,9 @@ from transduce.nn.dropout import use_generator
 from transduce.nn.hashed_attention import (
     HashedSelfAttention,
     Rotations,
-    find_places,
+    place_positions,
     shared_attention,
-    visible,
+    visible_keys,
 )
 from transduce.nn.masks import causal_mask
 from transduce.nn.positional import RotaryPositions
@@ -31,7 +31,7 @@ def attention(*, buckets=4, rounds=2, chunk=8, **options) -> HashedSelfAttention
 
 
 def parts(layer, x):
-    query, value = (layer.split(part) for part in layer.query_value(x).split(layer.widths, dim=-1))
+    query, value = (layer.split_heads(part) for part in layer.query_value(x).split(layer.widths, dim=-1))
     return (query if layer.rotary is None else layer.rotary(query)), value
 
 
@@ -58,8 +58,8 @@ def by_hand(bucket, chunk, causal):
     causal=st.booleans(),
 )
 def test_chunks_by_hand(bucket, chunk, causal):
-    places = find_places(torch.tensor(bucket).view(1, 1, 1, -1), chunk)
-    assert torch.equal(visible(places, causal)[0, 0], by_hand(bucket, chunk, causal))
+    places = place_positions(torch.tensor(bucket).view(1, 1, 1, -1), chunk)
+    assert torch.equal(visible_keys(places, causal)[0, 0], by_hand(bucket, chunk, causal))
 
 
 def test_shared_attention_by_hand():
@@ -86,17 +86,17 @@ def test_chunks_give_what_the_mask_gives(size, length, seed):
     x = torch.randn(2, length, 8, requires_grad=True)
     seen = torch.rand(2, length) < 0.8
     record: list[torch.Tensor] = []
-    found = layer(x, seen[:, None, None], record=record)
+    found = layer(x, seen, record=record)
     query, value = parts(layer, x)
     hidden = layer.rotations(query).masked_fill(~seen[:, None, None], 99)
-    mask = visible(find_places(hidden, size["chunk"]), size["causal"]) & seen[:, None, None]
+    mask = visible_keys(place_positions(hidden, size["chunk"]), size["causal"]) & seen[:, None, None]
     full = shared_attention(query, value, mask)
-    torch.testing.assert_close(found, layer.join(full.values), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(found, layer.join_heads(full.values), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(record[0], full.weights, atol=1e-5, rtol=1e-4)
     direction = torch.randn_like(found)
     weights = (x, *layer.parameters())
     ours = torch.autograd.grad((found * direction).sum(), weights)
-    theirs = torch.autograd.grad((layer.join(full.values) * direction).sum(), weights)
+    theirs = torch.autograd.grad((layer.join_heads(full.values) * direction).sum(), weights)
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, atol=2e-4, rtol=1e-3)
 
@@ -107,14 +107,14 @@ def test_one_bucket_is_full_attention(causal, rounds):
     layer = attention(buckets=1, rounds=rounds, chunk=30, causal=causal, rotary=RotaryPositions(4))
     x = torch.randn(2, 30, 8)
     full = shared_attention(*parts(layer, x), causal_mask(30) if causal else None)
-    torch.testing.assert_close(layer(x), layer.join(full.values), atol=1e-5, rtol=0)
+    torch.testing.assert_close(layer(x), layer.join_heads(full.values), atol=1e-5, rtol=0)
 
 
 @given(size=sizes, length=st.integers(1, 40), extra=st.integers(1, 30))
 @settings(max_examples=30)
 def test_padding_changes_nothing(size, length, extra):
     layer, x = attention(**size), torch.randn(1, length + extra, 8)
-    mask = (torch.arange(length + extra) < length)[None, None, None]
+    mask = (torch.arange(length + extra) < length)[None]
     torch.testing.assert_close(layer(x, mask)[:, :length], layer(x[:, :length]), atol=1e-5, rtol=0)
 
 
@@ -189,11 +189,11 @@ def test_dropout_of_weights_only_in_training():
     assert not torch.equal(layer(x), layer(x))
 
 
-def test_what_it_cannot_do_is_refused():
+def test_unsupported_arguments_are_refused():
     layer, x = attention(), torch.randn(1, 9, 8)
-    with pytest.raises(ValueError, match="a mask of keys is needed"):
+    with pytest.raises(ValueError, match="key mask"):
         layer(x, causal_mask(9))
-    with pytest.raises(ValueError, match="a cache is for causal attention"):
+    with pytest.raises(ValueError, match="causal"):
         layer(x, cache=KeyValueCache(9))
-    with pytest.raises(ValueError, match="an even number of buckets, or one"):
+    with pytest.raises(ValueError, match=r"buckets.*3"):
         attention(buckets=3)

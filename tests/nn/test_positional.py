@@ -63,7 +63,7 @@ def test_learned_positions_end():
     positions = LearnedPositions(5, 4)
     x = torch.randn(2, 3, 4)
     torch.testing.assert_close(positions(x, 2), x + positions.weight[2:5])
-    with pytest.raises(ValueError, match="6 positions, but only 5"):
+    with pytest.raises(ValueError, match=r"6 positions.*5"):
         positions(x, 3)
 
 
@@ -84,7 +84,7 @@ def test_rotary_products_depend_on_the_distance_alone(d_k, distance, shift):
 
 
 def test_one_dimension_cannot_turn():
-    with pytest.raises(ValueError, match="two dimensions"):
+    with pytest.raises(ValueError, match="d_k"):
         RotaryPositions(1)
 
 

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from transduce.nn.attention import AdditiveAttention, MultiplicativeAttention
 from transduce.nn.recurrent import Recurrent, RecurrentEncoder, RecurrentEncoderLayer, RecurrentMemory
-from transduce.nn.recurrent_decoder import AttentiveLayer, RecurrentState, Seen
+from transduce.nn.recurrent_attention import AdditiveAttention, MultiplicativeAttention
+from transduce.nn.recurrent_decoder import AttentiveLayer, ProjectedSource, RecurrentState
 
 WIDTH, HIDDEN = 5, 7
 KERNELS = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -116,7 +116,7 @@ def test_attention_scores_are_the_equations(kind):
     if kind == "additive":
         nn.init.normal_(attention.query.bias)
     found = attention(query, key, key, mask[:, None])
-    again = attention.attend(query, attention.keys(key), key, mask[:, None])
+    again = attention.attend(query, attention.project_keys(key), key, mask[:, None])
     assert torch.equal(found.values, again.values)
     for row in range(2):
         for q in range(3):
@@ -176,14 +176,14 @@ def test_the_loop_is_torchs_cell_one_position_after_the_other(cell, kind):
 
 
 def test_a_selection_within_sources_copies_no_source():
-    seen = Seen(torch.randn(2, 3, 4), torch.randn(2, 3, 5), torch.ones(2, 3, dtype=torch.bool))
+    seen = ProjectedSource(torch.randn(2, 3, 4), torch.randn(2, 3, 5), torch.ones(2, 3, dtype=torch.bool))
     state = RecurrentState(seen, [torch.arange(2.0)[:, None]])
     state.select(torch.tensor([[0, 0, 0], [1, 1, 1]]))
     state.select(torch.tensor([[2, 0, 1], [3, 3, 5]]))
-    assert state.seen is seen
+    assert state.source is seen
     assert (state.width, len(state.layers[0])) == (3, 6)
     state.select(torch.tensor([[5, 4, 3]]))
-    assert torch.equal(state.seen.values, seen.values[1:])
+    assert torch.equal(state.source.values, seen.values[1:])
     state.select(torch.tensor([1, 0]))  # each target by itself again
-    assert torch.equal(state.seen.values, seen.values[[1, 1]])
+    assert torch.equal(state.source.values, seen.values[[1, 1]])
     assert state.width == 1

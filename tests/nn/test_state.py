@@ -43,7 +43,7 @@ def test_memory_is_set_aside_once():
 def test_targets_that_stay_may_part_from_each_other():
     """The same rows in another shape: two targets of each source become targets of sources of their own."""
     memory = KeyValue(torch.randn(3, 1, 4, 2), torch.randn(3, 1, 4, 2))
-    mask = torch.ones(3, 1, 1, 4, dtype=torch.bool)
+    mask = torch.ones(3, 4, dtype=torch.bool)
     state = DecoderState([memory], mask, [KeyValueCache(5)], width=2)
     state.caches[0].append(KeyValue(torch.randn(6, 1, 1, 2), torch.randn(6, 1, 1, 2)))
     before = memory.key.clone()

@@ -8,6 +8,7 @@ import torch
 from builders import TOKENS, random_tokens, small_config, small_rnn_config
 from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, Vocabulary
+from transduce.config.attention import HashedAttention, LowRankAttention, WindowAttention
 from transduce.data.batching import Batch
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.data.tokenizer import TokenizerPair
@@ -70,12 +71,14 @@ def trainer(tmp_path, pairs, objective=None, model=None, **training):
     return Trainer(folder, config, model, TOKENIZER, objective or data, data, Silent())
 
 
-@pytest.mark.parametrize("attention", ["window", "low_rank", "hashed"])
+@pytest.mark.parametrize(
+    "attention",
+    [WindowAttention(radius=2), LowRankAttention(rank=4), HashedAttention(buckets=4, chunk=2)],
+    ids=lambda attention: attention.kind,
+)
 def test_a_resumed_run_hashes_as_it_would_have(attention, tmp_path, pairs):
     """With any attention, a run in two pieces ends with the weights of one in one piece, to the bit."""
-    model = small_config(
-        attention=attention, window_radius=2, rank=4, hash_buckets=4, hash_chunk=2, dropout=0.1
-    )
+    model = small_config(attention=attention, dropout=0.1)
     whole = trainer(tmp_path / "whole", pairs, model=model, steps=6)
     whole.run()
     first = trainer(tmp_path / "parts", pairs, model=model, steps=6)

@@ -30,7 +30,7 @@ from transduce.artifact.weights import (
 )
 from transduce.config import Vocabulary
 from transduce.data.tokenizer import JOINT, SOURCE, TARGET, TokenizerPair
-from transduce.engine.precision import in_precision
+from transduce.engine.precision import to_precision
 from transduce.errors import ArtifactError, ConfigError
 from transduce.machine import lacks_announced_instructions, sync
 from transduce.models.bert import BERT
@@ -107,7 +107,7 @@ def load(folder: str | Path, *, precision: Precision = "float32") -> Model:
     except ConfigError as error:
         raise ArtifactError(f"{path}: {error.problem}", COPY_AGAIN) from error
     model = assemble(header.model, header.vocabulary, read_weights(path, shapes))
-    return model if precision == "float32" else in_precision(model, precision)
+    return model if precision == "float32" else to_precision(model, precision)
 
 
 @overload

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from transduce.config.attention import AttentionConfig, FullAttention
 from transduce.config.settings import Count, Id, Probability, Settings
 
 
@@ -47,13 +48,7 @@ class TransformerConfig(Settings):
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
     max_length: Count = 1024  # of learned positions and of low-rank attention; the others have no end
     share: Literal["all", "target", "none"] = "all"  # which of source, target and output share one matrix
-    attention: Literal["full", "window", "low_rank", "hashed"] = "full"  # of a sequence to itself
-    window_radius: Count = 128  # window: positions on either side
-    global_tokens: Id = 0  # window: the first positions, which see all and are seen by all
-    rank: Count = 128  # low_rank: mixtures of positions
-    hash_buckets: Count = 16  # hashed: an even number, or 1
-    hash_rounds: Count = 2  # hashed: how often, each time by other directions
-    hash_chunk: Count = 64  # hashed: positions of a bucket that are looked at together
+    attention: AttentionConfig = FullAttention()  # the kind of self-attention and its options
 
     @model_validator(mode="after")
     def _check(self) -> "TransformerConfig":
@@ -63,20 +58,19 @@ class TransformerConfig(Settings):
             )
         if self.positions == "rotary" and (self.d_k or self.d_model // self.heads) < 2:
             raise ValueError("rotary positions turn pairs of dimensions: d_k must be at least 2")
-        if self.hash_buckets > 1 and self.hash_buckets % 2:
-            raise ValueError(f"hash_buckets must be even, or 1, not {self.hash_buckets}")
         return self
 
     @property
     def length_limit(self) -> int | None:
         """The longest text it can read, in tokens; ``None`` if there is no such limit."""
-        limited = self.positions == "learned" or self.attention == "low_rank"
+        limited = self.positions == "learned" or self.attention.kind == "low_rank"
         return self.max_length if limited else None
 
     @property
     def summary(self) -> str:
         """Its sizes, in a line."""
-        attention = "" if self.attention == "full" else f", {self.attention.replace('_', '-')} attention"
+        kind = self.attention.kind.replace("_", "-")
+        attention = "" if kind == "full" else f", {kind} attention"
         return (
             f"{self.encoder_layers}+{self.decoder_layers} layers, d_model {self.d_model}, "
             f"d_ff {self.d_ff}, {self.heads} heads{attention}"

@@ -8,15 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transduce.decoding.candidates import Chooser, choose_best, choose_next, no_numbers
+from transduce.decoding.candidates import Chooser, choose_best, no_numbers
 from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, Integers
 from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
 from transduce.decoding.rules import Rule, silent_tokens
 from transduce.decoding.trace import Trace, Tracer
-from transduce.engine import kernels
-from transduce.engine.packed_search import Search
 from transduce.errors import ConfigError
-from transduce.models.protocol import SearchingModel, SequenceModel
+from transduce.models.protocol import SearchingModel, SearchRequest, SequenceModel
 
 
 @torch.inference_mode()
@@ -81,30 +79,34 @@ def _search_by_model(
     if not isinstance(model, SearchingModel):
         return None
     limits, vocabulary = search.max_lengths, model.vocabulary
-    asked = Search(
+    request = SearchRequest(
         limits,
         [search.penalty(max(length, 1)) for length in range(max(limits, default=0) + 1)],
         *(search.beam, search.count, search.exact),
         *(vocabulary.bos, vocabulary.eos, silent_tokens(vocabulary)),
     )
     try:
-        found = model.search(state, asked)
+        found = model.search(state, request)
     except ArithmeticError:
         raise no_numbers() from None
-    return None if found is None else [[search.hypothesis(*one) for one in several] for several in found]
+    return (
+        None
+        if found is None
+        else [
+            [search.hypothesis(one.tokens, one.log_probabilities, one.score) for one in results]
+            for results in found
+        ]
+    )
 
 
 def _choose(
     logits: Tensor, beams: Beams, count: int, silent: Tensor, rules: Sequence[Rule], choose: Chooser
 ) -> Candidates:
-    """By the kernel, where nothing but the model has a say."""
-    if not rules and choose is choose_best and kernels.can_choose(logits, count):
-        chosen = choose_next(logits, beams, count, silent)
-    else:
-        scores = logits.log_softmax(dim=-1).index_fill_(2, silent, -torch.inf)
-        for rule in rules:
-            rule(scores, beams)
-        chosen = choose(scores, beams, count)
+    """Return the best continuations of all hypotheses that no rule forbids."""
+    scores = logits.log_softmax(dim=-1).index_fill_(2, silent, -torch.inf)
+    for rule in rules:
+        rule(scores, beams)
+    chosen = choose(scores, beams, count)
     if np.isnan(chosen.sums).any():
         raise no_numbers()
     return chosen

@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.decoding.hypotheses import Beams, Candidates
-from transduce.engine import kernels
 from transduce.errors import TransduceError
 
 BLOCK = 64  # tokens, or so
@@ -22,11 +21,6 @@ Chooser = Callable[[Tensor, Beams, int], Candidates]
 def choose_best(scores: Tensor, beams: Beams, count: int) -> Candidates:
     """The most likely ones of all hypotheses of a sentence."""
     return Candidates.of(*best_of(scores, _sums(scores, beams), count))
-
-
-def choose_next(logits: Tensor, beams: Beams, count: int, silent: Tensor) -> Candidates:
-    """The same from logits, none of the ``silent`` tokens among them; see `kernels.can_choose`."""
-    return Candidates.of(*kernels.choose(logits, _sums(logits, beams), count, silent))
 
 
 def _sums(like: Tensor, beams: Beams) -> Tensor:

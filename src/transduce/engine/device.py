@@ -1,15 +1,16 @@
-"""Where a model computes: the choice of a device, and the precision that suits it."""
+"""The device that a model computes on."""
 
-from typing import TypeVar
+from typing import TypeVar, cast, overload
 
 import torch
-from torch import nn
 
-from transduce.engine.precision import in_precision
+from transduce.engine.packed_transformer import PackedTransformer
+from transduce.engine.precision import to_precision
 from transduce.errors import ConfigError
-from transduce.models.protocol import Precision
+from transduce.models.protocol import Model, Precision
+from transduce.models.transformer import Transformer
 
-ModelT = TypeVar("ModelT", bound=nn.Module)
+ModelT = TypeVar("ModelT", bound=Model)
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -28,14 +29,12 @@ def choose_device(name: str = "auto") -> torch.device:
     return device
 
 
-def for_inference(model: ModelT, precision: Precision = "auto", device: str = "auto") -> ModelT:
-    """Move a model to a device and change it to a precision; it cannot be trained afterwards.
-
-    With ``auto``, a short trial finds the fastest precision on a CPU; a GPU computes in bfloat16 if it can.
-    """
-    place = choose_device(device)
-    if precision == "auto" and place.type != "cpu":
-        native = place.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        precision = "bfloat16" if native else "float32"
-    model = model.to(place)
-    return model if precision == "float32" else in_precision(model, precision)
+@overload
+def for_inference(
+    model: Transformer, precision: Precision = "auto", device: str = "auto"
+) -> Transformer | PackedTransformer: ...
+@overload
+def for_inference(model: ModelT, precision: Precision = "auto", device: str = "auto") -> ModelT: ...
+def for_inference(model: ModelT, precision: Precision = "auto", device: str = "auto") -> Model:
+    """Move a model to a device and change it to a precision; it cannot be trained afterwards."""
+    return cast("ModelT", to_precision(model.to(choose_device(device)), precision))

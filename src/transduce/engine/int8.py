@@ -1,7 +1,7 @@
-"""Linear maps in 8-bit numbers, for inference: several times as fast on CPUs, and rough.
+"""Linear layers in 8 bits for inference: several times as fast as float32 on CPUs, with a rounding error.
 
-Weights get a scale for each output. Inputs get one for each row where our own kernel computes, and what is
-found for a sentence does not depend on the others of its batch; elsewhere torch computes, with one for all.
+Weights have one scale per output. Our own kernel gives each input row its own scale, so that the result of a
+sentence is independent of its batch; where torch computes, all rows of a batch share one scale.
 """
 
 import warnings
@@ -12,17 +12,18 @@ from torch import Tensor, nn
 
 from transduce.engine.kernels import PackedLinear, can_pack
 
-ENGINES = ("fbgemm", "qnnpack")  # libraries that torch has for such products
+ENGINES = ("fbgemm", "qnnpack")  # torch's libraries for quantised products, by preference
 
 
 class Int8Linear(nn.Module):
-    """``x W + b`` with W in 8 bits, and x rounded to 8 bits as it comes.
+    """``x W + b`` with W in 8 bits and x quantised to 8 bits on the fly.
 
-    Older processors add products in pairs, and would overflow: there ``seven_bits`` must do for x.
+    Processors without 8-bit dot products add pairs of products in 16 bits, which can overflow: on those,
+    ``seven_bits`` restricts x to 7 bits.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, *, seven_bits: bool = False) -> None:
-        """weight (out, in), bias (out,)."""
+        """Quantise weight (out, in) and keep bias (out,)."""
         super().__init__()
         self.shape = tuple(weight.shape)
         self._product = (
@@ -35,15 +36,15 @@ class Int8Linear(nn.Module):
 
     @property
     def packed(self) -> PackedLinear | None:
-        """What our own kernel computes with, if it does."""
+        """The layer as our own kernel uses it; ``None`` where torch computes."""
         return self._product if isinstance(self._product, PackedLinear) else None
 
 
 class TorchLinear:
-    """The same by one of torch's libraries."""
+    """``x W + b`` in 8 bits, computed by one of torch's libraries."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, seven_bits: bool) -> None:
-        self._packed = _pack(weight, bias)
+        self._packed = _pack_for_torch(weight, bias)
         self._seven_bits = seven_bits
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -52,39 +53,39 @@ class TorchLinear:
         return y
 
 
-def _pack(weight: Tensor, bias: Tensor | None) -> Any:
+def _pack_for_torch(weight: Tensor, bias: Tensor | None) -> Any:
     weight = weight.detach().float()
     scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
     zeros = torch.zeros(len(weight), dtype=torch.long)
-    with warnings.catch_warnings():  # torch will have another home for them one day
+    with warnings.catch_warnings():  # torch announces that these functions will move
         warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
-        rounded = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
+        quantised = torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
     default = torch.backends.quantized.engine
     torch.backends.quantized.engine = next(
         name for name in ENGINES if name in torch.backends.quantized.supported_engines
     )
     try:
-        return torch.ops.quantized.linear_prepack(rounded, None if bias is None else bias.detach().float())
+        return torch.ops.quantized.linear_prepack(quantised, None if bias is None else bias.detach().float())
     finally:
         torch.backends.quantized.engine = default
 
 
 class Int8Output(Int8Linear):
-    """The pre-softmax projection."""
+    """The pre-softmax projection in 8 bits, in place of an `Embedding`."""
 
     def __init__(self, weight: Tensor, *, seven_bits: bool = False) -> None:
         super().__init__(weight, None, seven_bits=seven_bits)
 
     def logits(self, x: Tensor) -> Tensor:
-        """(…, d_model) → (…, vocabulary)."""
+        """Project to the vocabulary: (…, d_model) → (…, vocabulary)."""
         y: Tensor = self(x)
         return y
 
 
-def round_linear_maps(module: nn.Module, *, seven_bits: bool = False) -> None:
-    """Exchange every linear map inside ``module`` for its 8-bit twin."""
+def quantise_linear_layers(module: nn.Module, *, seven_bits: bool = False) -> None:
+    """Replace every linear layer inside ``module`` by an `Int8Linear`."""
     for name, child in list(module.named_children()):
         if isinstance(child, nn.Linear):
             setattr(module, name, Int8Linear(child.weight, child.bias, seven_bits=seven_bits))
         else:
-            round_linear_maps(child, seven_bits=seven_bits)
+            quantise_linear_layers(child, seven_bits=seven_bits)

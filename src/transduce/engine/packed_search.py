@@ -1,43 +1,21 @@
-"""Beam search in C, with a model whose step is: `advance` in `kernels.c`."""
+"""Beam search in C over a packed step: `advance` in `kernels.c`, one call per step of the search."""
 
 import ctypes
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 
-from transduce.engine.kernels import there
-from transduce.engine.packed_step import PackedStep, Places, Step
-from transduce.nn.state import DecoderState
+from transduce.engine.kernels import required_library
+from transduce.engine.packed_state import PackedState, Pointers
+from transduce.engine.packed_step import PackedStep, StepStruct
+from transduce.models.protocol import SearchRequest, SearchResult
 
-_NO_NUMBERS = 3
-
-
-@dataclass(frozen=True)
-class Search:
-    """What is looked for: the ``count`` best targets of each source; see `beam_search` in `decoding`."""
-
-    limits: Sequence[int]  # the greatest length of each
-    penalties: Sequence[float]  # by which sums are divided: of length 0, 1, … up to the greatest
-    beam: int
-    count: int
-    exact: bool
-    bos: int
-    eos: int
-    silent: Sequence[int]  # tokens that are never said
+_NOT_A_NUMBER = 3  # the error code of `advance`
 
 
-class Said(NamedTuple):
-    """A target that was found."""
+class EndingStruct(ctypes.Structure):
+    """A hypothesis that has ended."""
 
-    tokens: list[int]  # the last is ``eos``, unless it was cut off
-    log_probabilities: list[float]
-    score: float
-
-
-class _Ending(ctypes.Structure):
     _fields_ = (
         ("score", ctypes.c_double),
         *((name, ctypes.c_int64) for name in ("length", "origin", "token")),
@@ -45,7 +23,9 @@ class _Ending(ctypes.Structure):
     )
 
 
-class _Search(ctypes.Structure):
+class SearchStruct(ctypes.Structure):
+    """The request and the bookkeeping of a search."""
+
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("limits", "penalties", "silent")),
         *((name, ctypes.c_int64) for name in ("silents", "beam", "count", "eos", "exact")),
@@ -55,84 +35,92 @@ class _Search(ctypes.Structure):
     )
 
 
-def can_search(step: PackedStep, state: DecoderState, search: Search) -> bool:
-    """Whether `packed_search` can: no text is too long, and there are tokens enough to choose from."""
+def can_search(step: PackedStep, state: PackedState, request: SearchRequest) -> bool:
+    """Return whether `packed_search` can run this search: lengths and vocabulary must suit the kernel."""
     return (
-        state.memory_mask.size(-1) <= step.longest
-        and all(1 <= limit <= step.longest for limit in search.limits)
-        and 2 * search.beam + len(search.silent) <= step.vocabulary
+        state.memory_mask.size(1) <= step.max_length
+        and all(1 <= limit <= step.max_length for limit in request.max_lengths)
+        and 2 * request.beam + len(request.forbidden) <= step.vocabulary
     )
 
 
-def packed_search(step: PackedStep, state: DecoderState, search: Search) -> list[list[Said]]:
-    """For each source, at most ``count`` targets, best first. The state must be new, and is used up.
+def packed_search(step: PackedStep, state: PackedState, request: SearchRequest) -> list[list[SearchResult]]:
+    """Return up to ``count`` results per source, best first. The state must be new, and is used up.
 
-    Raises ArithmeticError if logits are no numbers.
+    Raises `ArithmeticError` if the logits are NaN.
     """
-    sources, longest = state.memory_mask.size(0), max(search.limits, default=1)
-    if state.length or state.width > 1 or len(search.limits) != sources:
-        raise ValueError(f"{len(search.limits)} limits for {sources} sources, {state.length} tokens in")
-    targets, candidates = sources * search.beam, (sources, 2 * search.beam)
-    # What targets never need, if their limit is far away, takes no memory: it is not written.
+    sources, longest = state.memory_mask.size(0), max(request.max_lengths, default=1)
+    if state.length or state.width > 1 or len(request.max_lengths) != sources:
+        raise ValueError(
+            f"a search needs a new state and one limit per source, not {len(request.max_lengths)} limits for "
+            f"{sources} sources and a state of length {state.length}"
+        )
+    targets, candidates = sources * request.beam, (sources, 2 * request.beam)
+    # Pages of these tensors that are never written take no memory, however large the limits are.
     origins, tokens = (torch.empty(longest + 1, targets, dtype=torch.long) for _ in range(2))
     sums = torch.empty(longest + 1, targets)
-    tokens[0], sums[0] = search.bos, 0
+    tokens[0], sums[0] = request.bos, 0
     ended, going = torch.zeros(sources, dtype=torch.long), torch.arange(sources)
-    endings = (_Ending * targets)()
-    held = {
-        "limits": torch.tensor(search.limits, dtype=torch.long),
-        "penalties": torch.tensor(search.penalties, dtype=torch.double),
-        "silent": torch.tensor(search.silent, dtype=torch.long),
+    endings = (EndingStruct * targets)()
+    tensors = {
+        "limits": torch.tensor(request.max_lengths, dtype=torch.long),
+        "penalties": torch.tensor(request.penalties, dtype=torch.double),
+        "silent": torch.tensor(request.forbidden, dtype=torch.long),
         **{"origins": origins, "tokens": tokens, "sums": sums, "ended": ended, "going": going},
         **{name: torch.empty(targets, longest, dtype=torch.long) for name in ("rows", "next_rows")},
         **{name: torch.empty(candidates, dtype=torch.long) for name in ("parents", "chosen")},
         "logits": torch.empty(targets, step.vocabulary),
         "scores": torch.empty(candidates),
     }
-    asked = _Search(
-        **{name: part.data_ptr() for name, part in held.items()},
+    search = SearchStruct(
+        **{name: part.data_ptr() for name, part in tensors.items()},
         endings=ctypes.addressof(endings),
-        silents=len(search.silent),
-        beam=search.beam,
-        count=search.count,
-        eos=search.eos,
-        exact=search.exact,
+        silents=len(request.forbidden),
+        beam=request.beam,
+        count=request.count,
+        eos=request.eos,
+        exact=request.exact,
         targets=targets,
     )
-    now, past = step.prepared(state, targets, longest)
-    now.home, now.rows_stride = going.data_ptr(), longest
-    advance, threads = there().advance, torch.get_num_threads()
-    while now.sources:
-        if now.length == now.capacity:
-            past = _more_room(step, state, now, targets)
-        trouble = advance(ctypes.byref(now), past.pointers, ctypes.byref(asked), threads)
-        if trouble == _NO_NUMBERS:
-            raise ArithmeticError("the logits are no numbers")
-        if trouble:
-            raise MemoryError(f"no room for a step of {targets:,} targets")
-    lists = [part[: now.length].tolist() for part in (origins, tokens, sums)]
+    struct, pointers = step.prepare(state, targets, longest)
+    struct.home, struct.rows_stride = going.data_ptr(), longest
+    advance, threads = required_library().advance, torch.get_num_threads()
+    while struct.sources:
+        if struct.length == struct.capacity:
+            pointers = _grow(step, state, struct, targets)
+        error = advance(ctypes.byref(struct), pointers.layers, ctypes.byref(search), threads)
+        if error == _NOT_A_NUMBER:
+            raise ArithmeticError("the logits are NaN")
+        if error:
+            raise MemoryError(f"cannot allocate memory for a step of {targets:,} hypotheses")
+    history = [part[: struct.length].tolist() for part in (origins, tokens, sums)]
     return [
-        [_said(endings[source * search.beam + rank], *lists) for rank in range(min(count, search.count))]
+        [
+            _result(endings[source * request.beam + rank], *history)
+            for rank in range(min(count, request.count))
+        ]
         for source, count in enumerate(ended.tolist())
     ]
 
 
-def _more_room(step: PackedStep, state: DecoderState, now: Step, targets: int) -> Places:
+def _grow(step: PackedStep, state: PackedState, struct: StepStruct, targets: int) -> Pointers:
+    """Make room for more positions."""
     for cache in state.caches:
-        cache.length = now.length
-    past = step.past(state, targets)
-    now.capacity = past.capacity
-    return past
+        cache.length = struct.length
+    pointers = step.pointers(state, targets)
+    struct.capacity = pointers.capacity
+    return pointers
 
 
-def _said(
-    ending: _Ending, origins: list[list[int]], tokens: list[list[int]], sums: list[list[float]]
-) -> Said:
-    """All tokens, and the log-probability of each."""
-    said, totals, place = [ending.token], [ending.sum], ending.origin
+def _result(
+    ending: EndingStruct, origins: list[list[int]], tokens: list[list[int]], sums: list[list[float]]
+) -> SearchResult:
+    """Follow a hypothesis back to its start."""
+    path, totals, place = [ending.token], [ending.sum], ending.origin
     for length in range(ending.length, 0, -1):
-        said.append(tokens[length][place])
+        path.append(tokens[length][place])
         totals.append(sums[length][place])
         place = origins[length][place]
     totals.append(0.0)
-    return Said(said[::-1], [after - before for before, after in pairwise(reversed(totals))], ending.score)
+    log_probabilities = [after - before for before, after in pairwise(reversed(totals))]
+    return SearchResult(path[::-1], log_probabilities, ending.score)

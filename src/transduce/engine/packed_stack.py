@@ -1,4 +1,4 @@
-"""Layers as `kernels.c` sees them, once their linear maps are in 8 bits."""
+"""The layers of an encoder or a decoder in 8 bits, as `kernels.c` sees them."""
 
 import ctypes
 from collections.abc import Sequence
@@ -8,32 +8,32 @@ from typing import TypeAlias
 from torch import Tensor, nn
 
 from transduce.engine.int8 import Int8Linear
-from transduce.engine.kernels import LANES, Map, library
-from transduce.nn.attention import SelfAttention
+from transduce.engine.kernels import LANES, LinearStruct, library
 from transduce.nn.decoder import DecoderLayer
 from transduce.nn.encoder import EncoderLayer
+from transduce.nn.multi_head_attention import FullSelfAttention
 from transduce.nn.residual import Residual
 
 AnyLayer: TypeAlias = EncoderLayer | DecoderLayer
 
 
-class Norm(ctypes.Structure):
+class NormStruct(ctypes.Structure):
     """A layer normalisation."""
 
     _fields_ = (("weight", ctypes.c_void_p), ("bias", ctypes.c_void_p))
 
 
-class Layer(ctypes.Structure):
-    """One of an encoder or a decoder; the former leaves out what is for the memory."""
+class LayerStruct(ctypes.Structure):
+    """One layer of an encoder or a decoder; an encoder leaves the fields of memory attention empty."""
 
     _fields_ = (
-        *((name, Map) for name in ("own", "own_output", "query", "memory_output", "inner", "outer")),
-        *((f"around_{name}", Norm) for name in ("own", "memory", "feed_forward")),
+        *((name, LinearStruct) for name in ("own", "own_output", "query", "memory_output", "inner", "outer")),
+        *((f"around_{name}", NormStruct) for name in ("own", "memory", "feed_forward")),
     )
 
 
-class Stack(ctypes.Structure):
-    """Layer after layer."""
+class StackStruct(ctypes.Structure):
+    """A stack of layers."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("layers", "final")),
@@ -44,35 +44,38 @@ class Stack(ctypes.Structure):
 
 
 class PackedStack:
-    """The layers of an encoder or a decoder, which must stay as they are; see `of`."""
+    """The layers of an encoder or a decoder, which must not change afterwards. Make one with `of`."""
 
     def __init__(self, layers: Sequence[AnyLayer], final_norm: nn.Module) -> None:
-        self._parts = layers, final_norm
+        self._modules = layers, final_norm
 
     @classmethod
     def of(cls, layers: Sequence[AnyLayer], final_norm: nn.Module) -> "PackedStack | None":
-        """If the layers are such as the kernels know."""
-        known = library() is not None and all(map(_suits, layers)) and len(set(map(_sizes, layers))) == 1
-        return cls(layers, final_norm) if known else None
+        """Pack the layers, or return ``None`` if the kernels cannot compute them."""
+        supported = (
+            library() is not None and all(map(_is_supported, layers)) and len(set(map(_sizes, layers))) == 1
+        )
+        return cls(layers, final_norm) if supported else None
 
     def __getstate__(self) -> dict[str, object]:
-        """For copies, which point elsewhere."""
-        return {"_parts": self._parts}
+        """Leave the pointers out: a copy has its own memory."""
+        return {"_modules": self._modules}
 
     @cached_property
-    def _held(self) -> tuple["ctypes.Array[Layer]", Norm | None, list[Tensor]]:
-        """What is pointed at, for as long as it is."""
-        (layers, final), weights = self._parts, list[Tensor]()
-        packed = (Layer * len(layers))(*(_layer(layer, weights) for layer in layers))
-        return packed, _norm(final, weights) if isinstance(final, nn.LayerNorm) else None, weights
+    def _structs(self) -> tuple["ctypes.Array[LayerStruct]", NormStruct | None, list[Tensor]]:
+        """The layers, the final norm, and the tensors they point to, kept alive."""
+        (layers, final_norm), tensors = self._modules, list[Tensor]()
+        packed = (LayerStruct * len(layers))(*(_layer_struct(layer, tensors) for layer in layers))
+        final = _norm_struct(final_norm, tensors) if isinstance(final_norm, nn.LayerNorm) else None
+        return packed, final, tensors
 
     @cached_property
-    def stack(self) -> Stack:
-        """As C sees it."""
-        layers, final, _ = self._held
-        first = self._parts[0][0]
+    def struct(self) -> StackStruct:
+        """The stack, as C sees it."""
+        layers, final, _ = self._structs
+        first = self._modules[0][0]
         attention, around = first.self_attention, first.around_self_attention
-        return Stack(
+        return StackStruct(
             layers=ctypes.addressof(layers),
             final=None if final is None else ctypes.addressof(final),
             depth=len(layers),
@@ -86,37 +89,39 @@ class PackedStack:
         )
 
 
-def floats(part: Tensor) -> Tensor:
-    """Numbers that C can be pointed at."""
+def as_float32(part: Tensor) -> Tensor:
+    """Return a contiguous float32 tensor that C can point to."""
     return part.detach().float().contiguous()
 
 
-def _suits(layer: AnyLayer) -> bool:
+def _is_supported(layer: AnyLayer) -> bool:
     attention = layer.self_attention
     return (
-        type(attention) is SelfAttention
+        isinstance(attention, FullSelfAttention)
         and attention.rotary is None
         and attention.d_k % LANES == 0
         and attention.d_v % LANES == 0
         and layer.feed_forward.activation == "relu"
-        and all(isinstance(part, Int8Linear) and part.packed is not None for part in _maps(layer).values())
+        and all(
+            isinstance(part, Int8Linear) and part.packed is not None
+            for part in _linear_layers(layer, attention).values()
+        )
     )
 
 
 def _sizes(layer: AnyLayer) -> tuple[object, ...]:
     attention, around = layer.self_attention, layer.around_self_attention
-    shapes = [getattr(part, "shape", None) for part in _maps(layer).values()]
+    assert isinstance(attention, FullSelfAttention)  # noqa: S101
+    shapes = [getattr(part, "shape", None) for part in _linear_layers(layer, attention).values()]
     return (*shapes, attention.heads, attention.d_k, attention.d_v, around.pre, around.norm.eps)
 
 
-def _maps(layer: AnyLayer) -> dict[str, nn.Module]:
-    """The linear maps of a layer; the keys and values of a source are there before."""
-    own, feed_forward = layer.self_attention, layer.feed_forward
-    assert isinstance(own, SelfAttention)  # noqa: S101
-    maps: dict[str, nn.Module] = {"own": own.query_key_value, "own_output": own.output}
+def _linear_layers(layer: AnyLayer, attention: FullSelfAttention) -> dict[str, nn.Module]:
+    """Return the linear layers by their names in `LayerStruct`, without those that project the source."""
+    linear: dict[str, nn.Module] = {"own": attention.query_key_value, "own_output": attention.output}
     if isinstance(layer, DecoderLayer):
-        maps |= {"query": layer.memory_attention.query, "memory_output": layer.memory_attention.output}
-    return maps | {"inner": feed_forward.inner, "outer": feed_forward.outer}
+        linear |= {"query": layer.memory_attention.query, "memory_output": layer.memory_attention.output}
+    return linear | {"inner": layer.feed_forward.inner, "outer": layer.feed_forward.outer}
 
 
 def _residuals(layer: AnyLayer) -> dict[str, Residual]:
@@ -124,14 +129,17 @@ def _residuals(layer: AnyLayer) -> dict[str, Residual]:
     return around | ({"memory": layer.around_memory_attention} if isinstance(layer, DecoderLayer) else {})
 
 
-def _layer(layer: AnyLayer, held: list[Tensor]) -> Layer:
-    packed = {name: part.packed for name, part in _maps(layer).items() if isinstance(part, Int8Linear)}
-    maps = {name: part.map for name, part in packed.items() if part is not None}
-    norms = {f"around_{name}": _norm(each.norm, held) for name, each in _residuals(layer).items()}
-    return Layer(**maps, **norms)
+def _layer_struct(layer: AnyLayer, tensors: list[Tensor]) -> LayerStruct:
+    attention = layer.self_attention
+    assert isinstance(attention, FullSelfAttention)  # noqa: S101
+    linear = _linear_layers(layer, attention)
+    packed = {name: part.packed for name, part in linear.items() if isinstance(part, Int8Linear)}
+    structs = {name: part.struct for name, part in packed.items() if part is not None}
+    norms = {f"around_{name}": _norm_struct(each.norm, tensors) for name, each in _residuals(layer).items()}
+    return LayerStruct(**structs, **norms)
 
 
-def _norm(norm: nn.LayerNorm, held: list[Tensor]) -> Norm:
-    weight, bias = floats(norm.weight), floats(norm.bias)
-    held += [weight, bias]
-    return Norm(weight.data_ptr(), bias.data_ptr())
+def _norm_struct(norm: nn.LayerNorm, tensors: list[Tensor]) -> NormStruct:
+    weight, bias = as_float32(norm.weight), as_float32(norm.bias)
+    tensors += [weight, bias]
+    return NormStruct(weight.data_ptr(), bias.data_ptr())

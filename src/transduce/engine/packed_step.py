@@ -1,33 +1,26 @@
-"""A model's step in one call of C, once its linear maps are in 8 bits: `step` in `kernels.c`."""
+"""One decoding step in one call of C, from tokens to logits: `step` in `kernels.c`."""
 
 import ctypes
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from transduce.engine.int8 import Int8Output
-from transduce.engine.kernels import LONGEST, there
-from transduce.engine.packed_stack import PackedStack, Stack, floats
+from transduce.engine.kernels import MAX_KEYS, required_library
+from transduce.engine.packed_stack import PackedStack, StackStruct, as_float32
+from transduce.engine.packed_state import PackedState, Pointers
 from transduce.nn.decoder import Decoder
 from transduce.nn.embedding import Embedding
 from transduce.nn.positional import LearnedPositions
-from transduce.nn.state import DecoderState, KeyValue, KeyValueCache
+from transduce.nn.state import KeyValue
 
 
-class Past(ctypes.Structure):
-    """The keys and values of one layer."""
-
-    _fields_ = tuple((name, ctypes.c_void_p) for name in ("key", "value", "memory_key", "memory_value"))
-
-
-class Step(ctypes.Structure):
-    """All that a step takes."""
+class StepStruct(ctypes.Structure):
+    """Everything that a step needs."""
 
     _fields_ = (
-        ("stack", Stack),
+        ("stack", StackStruct),
         *((name, ctypes.c_void_p) for name in ("output", "embedding", "positions", "mask", "home", "rows")),
         *((name, ctypes.c_int64) for name in ("rows_stride", "known", "vocabulary", "sources", "width")),
         *((name, ctypes.c_int64) for name in ("capacity", "length", "source")),
@@ -35,140 +28,110 @@ class Step(ctypes.Structure):
     )
 
 
-NO_SUCH_TOKEN = 2
+UNKNOWN_TOKEN = 2  # the error code of `step`
 
 
 class PackedStep:
-    """A model's step, from tokens to logits, of parts that must stay as they are; see `of`."""
+    """A model's step, from tokens to logits; its modules must not change afterwards. Make one with `of`."""
 
     def __init__(
         self, embedding: Embedding, positions: nn.Module, stack: PackedStack, output: Int8Output
     ) -> None:
-        self._parts = embedding, positions, stack, output
-        # What is added at each position, (positions, d_model), as far as it was needed: the last has most,
-        # the others may still be read, in other threads.
+        self._modules = embedding, positions, stack, output
+        # The positional encodings computed so far, (positions, d_model). The last table is the longest; other
+        # threads may still read the shorter ones.
         self._tables = [torch.empty(0, 0)]
 
     @classmethod
     def of(
         cls, embedding: Embedding, positions: nn.Module, decoder: Decoder, output: nn.Module
     ) -> "PackedStep | None":
-        """If the parts are such as the kernel knows."""
+        """Pack the modules of a step, or return ``None`` if the kernel cannot compute them."""
         stack = PackedStack.of(decoder.layers, decoder.final_norm)
         if stack and isinstance(output, Int8Output) and output.packed is not None:
             return cls(embedding, positions, stack, output)
         return None
 
     def __getstate__(self) -> dict[str, object]:
-        """For copies, which point elsewhere."""
-        return {"_parts": self._parts, "_tables": self._tables[-1:]}
+        """Leave the pointers out: a copy has its own memory."""
+        return {"_modules": self._modules, "_tables": self._tables[-1:]}
 
     @cached_property
-    def _like(self) -> KeyValue:
-        """Keys and values of one target, and no position of it."""
-        stack = self._parts[2].stack
+    def _empty(self) -> KeyValue:
+        """Keys and values of one hypothesis and no position."""
+        stack = self._modules[2].struct
         return KeyValue(*(torch.empty(1, stack.heads, 0, d) for d in (stack.d_k, stack.d_v)))
 
     @cached_property
-    def _rows(self) -> Tensor:
-        """The embedding of every token, for as long as it is pointed at."""
-        return floats(self._parts[0].weight)
+    def _embeddings(self) -> Tensor:
+        """The embedding of every token, kept alive."""
+        return as_float32(self._modules[0].weight)
 
     @cached_property
-    def _step(self) -> Step:
-        """All that is the same in every step."""
-        embedding, _, stack, output = self._parts
+    def _struct(self) -> StepStruct:
+        """The fields that are the same in every step."""
+        embedding, _, stack, output = self._modules
         assert output.packed is not None  # noqa: S101
-        return Step(
-            stack=stack.stack,
-            output=ctypes.addressof(output.packed.map),
-            embedding=self._rows.data_ptr(),
-            vocabulary=len(self._rows),
+        return StepStruct(
+            stack=stack.struct,
+            output=ctypes.addressof(output.packed.struct),
+            embedding=self._embeddings.data_ptr(),
+            vocabulary=len(self._embeddings),
             scale=embedding.scale,
         )
 
     @property
     def vocabulary(self) -> int:
-        """How many logits a step gives."""
-        return self._parts[3].shape[0]
+        """The number of logits per hypothesis."""
+        return self._modules[3].shape[0]
 
     @property
-    def longest(self) -> int:
-        """The longest source or target it can read."""
-        positions = self._parts[1]
-        return min(LONGEST, len(positions.weight)) if isinstance(positions, LearnedPositions) else LONGEST
+    def max_length(self) -> int:
+        """The longest source or target that the kernel can read."""
+        positions = self._modules[1]
+        return min(MAX_KEYS, len(positions.weight)) if isinstance(positions, LearnedPositions) else MAX_KEYS
 
-    def fits(self, state: DecoderState) -> bool:
-        """Whether sources and targets are short enough for it."""
-        return max(state.memory_mask.size(-1), state.length + 1) <= LONGEST
+    def fits(self, state: PackedState) -> bool:
+        """Return whether sources and targets are short enough for the kernel."""
+        return max(state.memory_mask.size(1), state.length + 1) <= MAX_KEYS
 
-    def __call__(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Read one token a target, (targets,) → logits of the next one, (targets, vocabulary)."""
-        step, past = self.prepared(state, state.targets, state.length + 1)
+    def __call__(self, tokens: Tensor, state: PackedState) -> Tensor:
+        """Read one token per hypothesis, (targets,) → logits of the next one, (targets, vocabulary)."""
+        struct, pointers = self.prepare(state, state.targets, state.length + 1)
         tokens = tokens.long().contiguous()
         logits = torch.empty(state.targets, self.vocabulary)
-        trouble = there().step(
-            *(ctypes.byref(step), past.pointers, tokens.data_ptr(), logits.data_ptr()),
+        error = required_library().step(
+            *(ctypes.byref(struct), pointers.layers, tokens.data_ptr(), logits.data_ptr()),
             torch.get_num_threads(),
         )
-        if trouble == NO_SUCH_TOKEN:
-            raise IndexError(f"tokens are numbers below {step.vocabulary:,}, not {tokens.tolist()}")
-        if trouble:
-            raise MemoryError(f"no room for a step of {state.targets:,} targets")
+        if error == UNKNOWN_TOKEN:
+            raise IndexError(f"tokens must be less than {struct.vocabulary:,}, not {tokens.tolist()}")
+        if error:
+            raise MemoryError(f"cannot allocate memory for a step of {state.targets:,} hypotheses")
         for cache in state.caches:
             cache.length += 1
         return logits
 
-    def prepared(self, state: DecoderState, targets: int, length: int) -> tuple[Step, "Places"]:
-        """What steps take of a state, until there are so many targets, of this length; see `past`."""
-        mask, past = state.memory_mask, self.past(state, targets)
-        step = Step.from_buffer_copy(self._step)
-        step.positions, step.mask = self._positions(length).data_ptr(), mask.data_ptr()
-        step.sources, step.width, step.source = mask.size(0), state.width, mask.size(-1)
-        step.capacity, step.length = past.capacity, state.length
-        return step, past
+    def prepare(self, state: PackedState, targets: int, length: int) -> tuple[StepStruct, Pointers]:
+        """Return the arguments of the kernel for up to ``targets`` hypotheses of up to ``length`` tokens."""
+        mask, pointers = state.memory_mask, self.pointers(state, targets)
+        struct = StepStruct.from_buffer_copy(self._struct)
+        struct.positions, struct.mask = self._positions(length).data_ptr(), mask.data_ptr()
+        struct.sources, struct.width, struct.source = mask.size(0), state.width, mask.size(1)
+        struct.capacity, struct.length = pointers.capacity, state.length
+        return struct, pointers
+
+    def pointers(self, state: PackedState, targets: int) -> Pointers:
+        """Return pointers to the state, with room for ``targets`` hypotheses and one more position."""
+        return state.pointers(KeyValue(*(part.expand(targets, -1, -1, -1) for part in self._empty)))
 
     def _positions(self, count: int) -> Tensor:
-        """What is added at so many positions, or more: (positions, d_model)."""
+        """Return the encodings of at least ``count`` positions: (positions, d_model)."""
         table = self._tables[-1]
         if count > table.size(0):
-            embedding, positions, *_ = self._parts
-            more = max(count, min(2 * count, self.longest))
-            nothing = embedding.weight.new_zeros(1, more, embedding.weight.size(1))
-            table = floats(positions(nothing)[0])
+            embedding, positions, *_ = self._modules
+            size = max(count, min(2 * count, self.max_length))
+            zeros = embedding.weight.new_zeros(1, size, embedding.weight.size(1))
+            table = as_float32(positions(zeros)[0])
             self._tables.append(table)
         return table
-
-    def past(self, state: DecoderState, targets: int) -> "Places":
-        """Where a state's keys and values are, with room for so many targets and one position more."""
-        first, memory, places = state.caches[0], state.memory[0].key, state.places
-        if isinstance(places, Places) and places.suffice(first, memory):
-            return places
-        like = KeyValue(*(part.expand(targets, -1, -1, -1) for part in self._like))
-        held = [(*cache.room(like), *seen) for cache, seen in zip(state.caches, state.memory, strict=True)]
-        pointers = (Past * len(held))(*(Past(*(part.data_ptr() for part in parts)) for parts in held))
-        state.places = Places(held[0][0], memory, held[0][0].size(2), pointers)
-        return state.places
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the keys and values of a state are, for as long as its first layer's keys are these tensors."""
-
-    keys: Tensor  # of the targets
-    memory: Tensor  # of the sources
-    capacity: int
-    pointers: "ctypes.Array[Past]"
-
-    def suffice(self, cache: KeyValueCache, memory: Tensor) -> bool:
-        """Whether they are the first layer's, with room for one position more."""
-        return (
-            cache.held is not None
-            and cache.held.key is self.keys
-            and memory is self.memory
-            and cache.length < self.capacity
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A copy of the state is elsewhere, and has none."""
-        return type(None), ()

@@ -1,4 +1,4 @@
-"""Without padding: the tokens of a batch one after the other, for all that looks at one token at a time."""
+"""Batches without padding: the tokens of all sentences in one row."""
 
 from typing import NamedTuple
 
@@ -6,28 +6,23 @@ from torch import Tensor
 
 
 class Unpadded(NamedTuple):
-    """Where the real tokens of a padded batch are."""
+    """The places of the real tokens in a padded batch."""
 
-    places: Tensor  # (tokens,), among all of batch × length
+    places: Tensor  # (tokens,), indices into batch × length
     batch: int
     length: int
 
     @classmethod
-    def of(cls, mask: Tensor) -> "Unpadded":
-        """By a mask of keys, (batch, 1, 1, length)."""
-        return cls(mask.flatten().nonzero().squeeze(1), len(mask), mask.size(3))
-
-    @property
-    def share(self) -> float:
-        """How much of the batch is no padding."""
-        return len(self.places) / max(1, self.batch * self.length)
+    def of(cls, key_mask: Tensor) -> "Unpadded":
+        """Find the real tokens with a key mask, (batch, length)."""
+        return cls(key_mask.flatten().nonzero().squeeze(1), len(key_mask), key_mask.size(1))
 
     def take(self, x: Tensor) -> Tensor:
-        """(batch, length, width) → (1, tokens, width)."""
+        """Remove the padding: (batch, length, width) → (1, tokens, width)."""
         return x.flatten(0, 1).index_select(0, self.places)[None]
 
     def put_back(self, x: Tensor) -> Tensor:
-        """(1, tokens, width) → (batch, length, width), with zeros for padding."""
+        """Restore the padding as zeros: (1, tokens, width) → (batch, length, width)."""
         padded = x.new_zeros(self.batch, self.length, x.size(-1))
-        padded.flatten(0, 1).index_copy_(0, self.places, x[0])  # a view
+        padded.flatten(0, 1).index_copy_(0, self.places, x[0])  # flatten gives a view
         return padded

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from transduce.data.batching import Batch
 from transduce.models.transformer import Memory, Transformer
-from transduce.nn.attention import MultiHeadAttention
+from transduce.nn.multi_head_attention import MultiHeadAttention
 
 Kind = Literal["encoder", "decoder", "encoder_decoder"]
 
@@ -62,16 +62,6 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model.train(training)
-
-
-@contextmanager
-def layer_by_layer(model: Transformer) -> Iterator[None]:
-    """Where a kernel would compute all layers of the encoder, nobody could take a head away."""
-    fast, model.fast_encoder = model.fast_encoder, None
-    try:
-        yield
-    finally:
-        model.fast_encoder = fast
 
 
 @contextmanager
@@ -127,7 +117,7 @@ def examine_heads(
     habits: dict[Place, Tensor] = {place: torch.zeros(len(_HABITS), dtype=torch.float64) for place in found}
     changes: dict[Place, list[Tensor]] = {place: [] for place in found}
     losses, counts = [], []
-    with evaluating(model), layer_by_layer(model):
+    with evaluating(model):
         for batch in batches:
             for place, seen in _habits(model, batch).items():
                 habits[place] += seen

@@ -76,9 +76,9 @@ def _check(config: TransformerConfig, quantization: str | None) -> None:
     if quantization is not None and quantization not in get_args(Quantization):
         known = ", ".join(get_args(Quantization))
         raise ConfigError(f"CTranslate2 has no quantization {quantization!r}", f"known: {known}")
-    if config.attention != "full":
+    if config.attention.kind != "full":
         raise ConfigError(
-            f"CTranslate2 has full attention, but the model has attention = {config.attention!r}",
+            f"CTranslate2 has full attention, but the model has {config.attention.kind!r} attention",
             "there is no export of it",
         )
     width = config.d_model / config.heads

@@ -114,7 +114,7 @@ def _check(config: TransformerConfig) -> None:
     width = config.d_model / config.heads
     for name, fits, what in (
         ("norm", config.norm == "post", "is post-norm"),
-        ("attention", config.attention == "full", "has full attention"),
+        ("attention", config.attention.kind == "full", "has full attention"),
         ("positions", config.positions == "sinusoidal", "has sinusoidal positions"),
         ("activation", config.activation != "swiglu", "has no gated feed-forward network"),
         ("norm_epsilon", config.norm_epsilon == 1e-5, "has layer norms with an epsilon of 1e-5"),

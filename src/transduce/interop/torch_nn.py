@@ -42,9 +42,9 @@ def import_stacks(model: Transformer, state: Mapping[str, Tensor]) -> None:
 def _table(model: Transformer) -> Iterator[Row]:
     """For every tensor of the stacks."""
     config = model.config
-    if config.attention != "full":
+    if config.attention.kind != "full":
         raise ConfigError(
-            f"torch.nn.Transformer has full attention, but the model has attention = {config.attention!r}",
+            f"torch.nn.Transformer has full attention, but the model has {config.attention.kind!r} attention",
             "give a model with full attention",
         )
     for stack, count, layer in (

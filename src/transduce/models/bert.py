@@ -1,4 +1,4 @@
-"""BERT: the Transformer's encoder without a decoder, which reads in both directions (Devlin et al., 2019)."""
+"""BERT: the Transformer's encoder without a decoder (Devlin et al., 2019)."""
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,9 @@ from transduce.nn.positional import LearnedPositions
 
 
 class BERT(Model):
-    """Text in, a vector a token out; with its heads, what was masked, or the class of the text.
+    """Tokens in, one hidden state per token out; with its heads, logits of masked tokens or of text classes.
 
-    ``bos`` is [CLS] and ``eos`` is [SEP]: a text is ``[CLS] … [SEP]``, two of them ``[CLS] … [SEP] … [SEP]``.
+    ``bos`` is [CLS] and ``eos`` is [SEP]: a text is ``[CLS] … [SEP]``, two are ``[CLS] … [SEP] … [SEP]``.
     """
 
     config: BERTConfig
@@ -28,11 +28,13 @@ class BERT(Model):
     def __init__(self, config: BERTConfig, vocabulary: Vocabulary) -> None:
         super().__init__()
         if not isinstance(config, BERTConfig):
-            raise TypeError(f"give a BERTConfig, such as preset('bert').model, not a {type(config).__name__}")
+            raise TypeError(
+                f"BERT takes a BERTConfig, such as preset('bert').model, not {type(config).__name__}"
+            )
         self.config = config
         self.vocabulary = vocabulary
         width, eps = config.d_model, config.norm_epsilon
-        self.output = Embedding(vocabulary.source, width, scaled=False)  # and input
+        self.output = Embedding(vocabulary.source, width, scaled=False)  # also the input embedding
         self.positions = LearnedPositions(config.max_length, width)
         self.segments = Embedding(config.segments, width, scaled=False)
         self.norm = nn.LayerNorm(width, eps=eps)
@@ -43,47 +45,51 @@ class BERT(Model):
         self.classifier = Linear(width, len(config.classes)) if config.classes else None
 
     def forward(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
-        """(batch, length) → logits of what stands at each place, (batch, length, vocabulary)."""
-        hidden, matrix, bias = self.guesses(self.encode(tokens, segments))
+        """Compute the logits of the token at each position: (batch, length) → (batch, length, vocabulary)."""
+        hidden, matrix, bias = self.masked_token_projection(self.encode(tokens, segments))
         return F.linear(hidden, matrix, bias)
 
     def encode(
         self, tokens: Tensor, segments: Tensor | None = None, record: list[Tensor] | None = None
     ) -> Tensor:
-        """Tokens and, if they are not all of the first segment, their segments, (batch, length) each.
+        """Encode tokens, (batch, length) → (batch, length, d_model).
 
-        Gives (batch, length, d_model). ``record`` receives each layer's weights, (batch, heads, query, key).
+        ``segments`` (batch, length) are all 0 if not given. ``record`` receives each layer's attention
+        weights, (batch, heads, query, key).
         """
         segments = torch.zeros_like(tokens) if segments is None else segments
         x = self.positions(self.output(tokens)) + self.segments(segments)
         encoded: Tensor = self.encoder(
-            self.dropout(self.norm(x)), padding_mask(tokens, self.vocabulary.pad), record
+            self.dropout(self.norm(x)), padding_mask(tokens, self.vocabulary.pad), record=record
         )
         return encoded
 
-    def guesses(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the output layer reads, (…, d_model), its matrix and its bias: logits of masked tokens."""
+    def masked_token_projection(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the input, (…, d_model), matrix and bias of the output layer for masked tokens."""
         if self.masked_head is None:
-            raise ConfigError("the model has no head for masked tokens", "train one: transduce mlm train")
+            raise ConfigError(
+                "the model has no head for masked tokens", "Train a model that has one: transduce mlm train"
+            )
         return self.masked_head(states), self.output.weight, self.masked_head.bias
 
     def pool(self, states: Tensor) -> Tensor:
-        """Encoded texts, (batch, length, d_model) → one vector each, (batch, d_model)."""
+        """Pool encoded texts, (batch, length, d_model), into one vector each, (batch, d_model)."""
         if self.pooler is None:
             raise ConfigError(
-                "the model has no pooler", "take the mean instead, or train one: transduce mlm finetune"
+                "the model has no pooler",
+                "Use mean pooling, or train a model that has one: transduce mlm finetune",
             )
         pooled: Tensor = self.pooler(states)
         return pooled
 
     def classify(self, states: Tensor) -> Tensor:
-        """Encoded texts, (batch, length, d_model) → logits of their classes, (batch, classes)."""
+        """Classify encoded texts, (batch, length, d_model) → logits, (batch, classes)."""
         if self.classifier is None:
-            raise ConfigError("the model tells no classes", "teach it some: transduce mlm finetune")
+            raise ConfigError("the model is not a classifier", "Fine-tune it: transduce mlm finetune")
         logits: Tensor = self.classifier(self.dropout(self.pool(states)))
         return logits
 
     @property
     def max_length(self) -> int | None:
-        """The longest text it can read, [CLS] and [SEP] included."""
+        """The longest text that the model can read, in tokens, [CLS] and [SEP] included."""
         return self.config.max_length

@@ -1,4 +1,4 @@
-"""From a configuration to a model."""
+"""Build a model from its configuration."""
 
 from typing import TypeAlias, overload
 
@@ -21,7 +21,7 @@ from transduce.models.rnn import RNN
 from transduce.models.transformer import Transformer
 from transduce.models.vit import ViT
 
-TextToText: TypeAlias = Transformer | RNN  # the families that turn one text into another
+TextToText: TypeAlias = Transformer | RNN  # the families that translate
 
 
 @overload
@@ -39,11 +39,11 @@ def build(config: ViTConfig, vocabulary: None = None, *, seed: int | None = None
 @overload
 def build(config: ModelConfig, vocabulary: Vocabulary | None, *, seed: int | None = None) -> Model: ...
 def build(config: ModelConfig, vocabulary: Vocabulary | None = None, *, seed: int | None = None) -> Model:
-    """A new model of the configured family. With a seed, the same weights every time."""
+    """Build a new model of the configured family; the same seed gives the same weights."""
     if seed is None:
         return _assemble(config, vocabulary)
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # the CPU's alone: other devices are not restored
+        torch.default_generator.manual_seed(seed)  # the CPU generator only: fork_rng restores no other
         return _assemble(config, vocabulary)
 
 
@@ -51,13 +51,15 @@ def _assemble(config: ModelConfig, vocabulary: Vocabulary | None) -> Model:
     if isinstance(config, ViTConfig):
         return ViT(config)
     if vocabulary is None:
-        raise ConfigError(f"a model of family {config.family!r} needs a vocabulary", "give it one")
+        raise ConfigError(
+            f"a model of family {config.family!r} needs a vocabulary", "Pass a Vocabulary to build()"
+        )
     if isinstance(config, GPTConfig):
         return GPT(config, vocabulary)
     if vocabulary.pad == vocabulary.eos:
         raise ConfigError(
-            f"the vocabulary has no padding of its own, which a model of family {config.family!r} masks",
-            "use another tokenizer",
+            f"the vocabulary has no separate padding token, which family {config.family!r} needs",
+            "Use another tokenizer",
         )
     if isinstance(config, BERTConfig):
         return BERT(config, vocabulary)

@@ -1,4 +1,4 @@
-"""Which of the source's, the target's and the output's embeddings are one (section 3.4)."""
+"""Shared embeddings of source, target and output (section 3.4)."""
 
 from typing import Literal
 
@@ -10,12 +10,12 @@ from transduce.nn.embedding import Embedding
 def share_embeddings(
     vocabulary: Vocabulary, d_model: int, share: Literal["all", "target", "none"]
 ) -> tuple[Embedding, Embedding, Embedding]:
-    """Of the source, of the target, and the pre-softmax projection."""
+    """Return the source embedding, the target embedding and the pre-softmax projection."""
     if share == "all" and vocabulary.source != vocabulary.target:
         raise ConfigError(
-            f"share = 'all' needs one vocabulary, but there are {vocabulary.source} source "
-            f"and {vocabulary.target} target tokens",
-            "set share = 'target'",
+            f"share = 'all' needs a joint vocabulary, but there are {vocabulary.source:,} source and "
+            f"{vocabulary.target:,} target tokens",
+            "Set share = 'target'",
         )
     source = Embedding(vocabulary.source, d_model)
     target = source if share == "all" else Embedding(vocabulary.target, d_model)

@@ -1,5 +1,6 @@
-"""How the rest of the house sees a model: to save it, to train it, to decode with it."""
+"""How the other rooms see a model: to save it, to train it, to decode with it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -7,28 +8,26 @@ import torch
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig, Vocabulary
-from transduce.engine.packed_search import Said, Search
 from transduce.nn.embedding import Embedding
+
+Precision = Literal["float32", "bfloat16", "int8", "auto"]  # for inference; auto: the fastest on this machine
 
 
 class Model(nn.Module):
-    """A model of any family: enough to build it anew, save it and train it on some objective."""
+    """A model of any family: enough to rebuild it, save it and train it on some objective."""
 
     config: ModelConfig
-    vocabulary: Vocabulary | None  # of the text that it reads or writes, if it does
+    vocabulary: Vocabulary | None  # of the text that the model reads or writes; None for images
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device that the model is on."""
         return next(self.parameters()).device
-
-
-Precision = Literal["float32", "bfloat16", "int8", "auto"]  # in which a model is used; auto: the fastest here
 
 
 @dataclass
 class AttentionWeights:
-    """Every head of every layer; a list holds a (batch, heads, query, key) a layer."""
+    """The attention weights of every layer: lists of (batch, heads, query, key), one per layer."""
 
     encoder: list[Tensor] = field(default_factory=list)
     decoder: list[Tensor] = field(default_factory=list)
@@ -40,13 +39,13 @@ class State(Protocol):
 
     @property
     def length(self) -> int:
-        """How many target tokens have been read."""
+        """The number of target tokens read so far."""
         ...
 
     def select(self, rows: Tensor) -> None:
-        """Keep these targets, in this order; a target may be taken several times.
+        """Keep these hypotheses, in this order; one may be taken several times.
 
-        rows (targets,), or (sources, width) where those of a row share their source, as beams do.
+        ``rows`` is (targets,), or (sources, width) where those of one row share their source, as in a beam.
         """
         ...
 
@@ -56,69 +55,92 @@ StateT = TypeVar("StateT", bound=State)
 
 
 class SequenceModel(Protocol[MemoryT, StateT]):
-    """encode a source, start a target, step from token to token."""
+    """The decoding protocol: `encode` a source, `start` a target, `step` from token to token."""
 
     vocabulary: Vocabulary
 
     @property
     def max_length(self) -> int | None:
-        """The longest source or target it can read; ``None`` if there is no such limit."""
+        """The longest source or target that the model can read, in tokens; ``None`` if unlimited."""
         ...
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device that the model is on."""
         ...
 
     def encode(self, source: Tensor) -> MemoryT:
-        """Read the source: tokens (batch, source)."""
+        """Encode source tokens, (batch, source)."""
         ...
 
     def start(self, memory: MemoryT, capacity: int = ...) -> StateT:
-        """Before the first target token; room is set aside for ``capacity`` tokens, and grows if need be."""
+        """Return the state before the first target token, with memory reserved for ``capacity`` tokens."""
         ...
 
     def step(self, tokens: Tensor, state: StateT, record: list[Tensor] | None = None) -> Tensor:
-        """Read one token a target, (targets,); gives logits of the next, (targets, target vocabulary).
+        """Read one token per hypothesis, (targets,); return logits of the next, (targets, target vocabulary).
 
-        ``record`` receives the attention to the source, (targets, heads, source) a layer.
+        ``record`` receives each layer's attention to the source, (targets, heads, source).
 
-        No token may be padding: a sentence that has ended leaves the batch (``state.select``), or its logits
-        are ignored from there on.
+        No token may be padding: a finished sentence leaves the batch (``state.select``), or its logits are
+        ignored from then on.
         """
         ...
 
     def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
-        """The weights while reading this source and target, (batch, source) and (batch, target)."""
+        """Return the attention weights for a source, (batch, source), and a target, (batch, target)."""
         ...
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """A beam search over a batch of sources: find the ``count`` best targets of each."""
+
+    max_lengths: Sequence[int]  # of each source's targets, in tokens, ``eos`` included
+    penalties: Sequence[float]  # divisors of summed log-probabilities, for lengths 0, 1, … max(max_lengths)
+    beam: int
+    count: int
+    exact: bool  # stop when nothing better can follow; otherwise, when ``beam`` hypotheses have ended
+    bos: int
+    eos: int
+    forbidden: Sequence[int]  # tokens that never appear in a target
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """A target that a search found."""
+
+    tokens: list[int]  # ends with ``eos``, unless the target was cut off at its maximum length
+    log_probabilities: list[float]  # of each token
+    score: float  # their sum divided by the penalty
 
 
 @runtime_checkable
 class SearchingModel(Protocol):
-    """A `SequenceModel` that has a faster way than step after step to look for targets."""
+    """A `SequenceModel` that can run a whole beam search faster than step by step."""
 
-    def search(self, state: Any, search: Search) -> list[list[Said]] | None:
-        """What is looked for, best first, from a new state, which is used up; or nothing, if it cannot.
+    def search(self, state: Any, request: SearchRequest) -> list[list[SearchResult]] | None:
+        """Return the results of each source, best first, or ``None`` if the model cannot run this search.
 
-        Raises ArithmeticError if the logits are no numbers.
+        The state must be new, and is used up. Raises `ArithmeticError` if the logits are NaN.
         """
         ...
 
 
 class SequenceToSequenceModel(Protocol):
-    """What learning to turn a source into a target takes; the objective itself projects to the vocabulary."""
+    """A model that can be trained to map a source to a target; the loss applies the output projection."""
 
     vocabulary: Vocabulary
     training: bool
 
     @property
     def max_length(self) -> int | None:
-        """The longest source or target it can read; ``None`` if there is no such limit."""
+        """The longest source or target that the model can read, in tokens; ``None`` if unlimited."""
         ...
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device that the model is on."""
         ...
 
     @property
@@ -127,9 +149,9 @@ class SequenceToSequenceModel(Protocol):
         ...
 
     def encode(self, source: Tensor) -> Any:
-        """Read the source: tokens (batch, source)."""
+        """Encode source tokens, (batch, source)."""
         ...
 
     def decode(self, target: Tensor, memory: Any) -> Tensor:
-        """Read the whole target, (batch, target) → (batch, target, d_model), ready for the output layer."""
+        """Decode a whole target, (batch, target) → (batch, target, d_model), ready for the output layer."""
         ...

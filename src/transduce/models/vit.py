@@ -13,7 +13,7 @@ from transduce.nn.dropout import Dropout
 from transduce.nn.linear import Linear
 from transduce.nn.positional import GridPositions, LearnedPositions
 
-NEEDED: tuple[Literal["image_size", "patch_size", "channels", "classes"], ...] = (
+REQUIRED: tuple[Literal["image_size", "patch_size", "channels", "classes"], ...] = (
     "image_size",
     "patch_size",
     "channels",
@@ -22,7 +22,7 @@ NEEDED: tuple[Literal["image_size", "patch_size", "channels", "classes"], ...] =
 
 
 class ViT(Model):
-    """Images in, logits of their classes out."""
+    """An image classifier: images in, logits of their classes out."""
 
     config: ViTConfig
     vocabulary: None = None
@@ -30,9 +30,9 @@ class ViT(Model):
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
         if not isinstance(config, ViTConfig):
-            raise TypeError(f"give a ViTConfig, not a {type(config).__name__}")
-        if missing := [name for name in NEEDED if getattr(config, name) is None]:
-            raise ConfigError(f"a model of family 'vit' needs {missing[0]}", "set it in [model]")
+            raise TypeError(f"ViT takes a ViTConfig, not {type(config).__name__}")
+        if missing := [name for name in REQUIRED if getattr(config, name) is None]:
+            raise ConfigError(f"a model of family 'vit' needs {missing[0]}", f"Set {missing[0]} in [model]")
         self.config = config
         self.channels, self.patch = config.channels or 0, config.patch_size or 0
         width, (rows, columns) = config.d_model, config.grid
@@ -50,9 +50,9 @@ class ViT(Model):
         self.head = Linear(width, len(config.class_names))
 
     def forward(self, images: Tensor, record: list[Tensor] | None = None) -> Tensor:
-        """Images (batch, height, width, channels) → logits (batch, classes).
+        """Classify images, (batch, height, width, channels) or channels first → logits (batch, classes).
 
-        Pixels are bytes, or numbers from 0 to 1. ``record`` receives the attention weights of each layer,
+        Pixels are uint8, or numbers from 0 to 1. ``record`` receives the attention weights of each layer,
         (batch, heads, token, token): the class token, if there is one, then the patches row by row.
         """
         x = self.embedding(patches(self.normalised(images), self.patch))
@@ -64,10 +64,15 @@ class ViT(Model):
         return logits
 
     def normalised(self, images: Tensor) -> Tensor:
-        """``(pixel − mean) / std``, channel by channel, of pixels from 0 to 1."""
-        expected = (*self.config.size, self.channels)
-        if tuple(images.shape[1:]) != expected:
-            raise ValueError(f"images are (batch, {', '.join(map(str, expected))}), not {images.shape}")
+        """Compute ``(pixel − mean) / std`` for each channel, of pixels from 0 to 1."""
+        height, width = self.config.size
+        if tuple(images.shape[1:]) == (self.channels, height, width) != (height, width, self.channels):
+            images = images.movedim(1, -1)
+        if tuple(images.shape[1:]) != (height, width, self.channels):
+            raise ValueError(
+                f"images must be (batch, {height}, {width}, {self.channels}) or "
+                f"(batch, {self.channels}, {height}, {width}), not {tuple(images.shape)}"
+            )
         x = images.float() / 255 if images.dtype == torch.uint8 else images.float()
         if self.config.mean is not None:
             x = x - x.new_tensor(self.config.mean)
@@ -77,18 +82,18 @@ class ViT(Model):
 
     @torch.no_grad()
     def attention(self, images: Tensor) -> list[Tensor]:
-        """The weights of every layer and head: (batch, heads, token, token) a layer."""
+        """Return the weights of every layer and head: (batch, heads, token, token) per layer."""
         weights: list[Tensor] = []
         self(images, weights)
         return weights
 
 
 def patches(images: Tensor, side: int) -> Tensor:
-    """(batch, height, width, channels) → (batch, patches, side · side · channels).
+    """Cut images, (batch, height, width, channels), into (batch, patches, side · side · channels).
 
-    Patches go row by row from the top left. So do the pixels inside a patch, and each pixel's channels
-    stand together: ``[row 0 [pixel 0 [channels] …] row 1 …]``.
+    Patches are in row-major order from the top left, and so are the pixels inside a patch, with the channels
+    of a pixel side by side: ``[row 0 [pixel 0 [channels] …] row 1 …]``.
     """
     batch, height, width, channels = images.shape
-    cut = images.view(batch, height // side, side, width // side, side, channels)
+    cut = images.reshape(batch, height // side, side, width // side, side, channels)
     return cut.transpose(2, 3).reshape(batch, -1, side * side * channels)

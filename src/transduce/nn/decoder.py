@@ -3,21 +3,20 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
-from transduce.nn.attention import EncoderDecoderAttention, MultiHeadAttention
 from transduce.nn.feed_forward import FeedForward
+from transduce.nn.multi_head_attention import EncoderDecoderAttention, SelfAttention
 from transduce.nn.residual import Residual
 from transduce.nn.state import DecoderState, KeyValue, KeyValueCache
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, then attention to the encoder's output, then feed-forward."""
+    """Causal self-attention, then attention to the encoder's output, then feed-forward."""
 
     def __init__(
         self,
-        self_attention: MultiHeadAttention,
+        self_attention: SelfAttention,
         memory_attention: EncoderDecoderAttention,
         feed_forward: FeedForward,
         residual: Callable[[], Residual],
@@ -31,14 +30,14 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         memory: KeyValue,
-        mask: Tensor | None,
+        key_mask: Tensor | None,
         memory_mask: Tensor | None,
         *,
         self_record: list[Tensor] | None = None,
         memory_record: list[Tensor] | None = None,
     ) -> Tensor:
-        """(batch, target, d_model) → the same."""
-        x = self.around_self_attention(x, lambda x: self.self_attention(x, mask, record=self_record))
+        """(batch, target, d_model) → the same shape."""
+        x = self.around_self_attention(x, lambda x: self.self_attention(x, key_mask, record=self_record))
         x = self.around_memory_attention(
             x, lambda x: self.memory_attention(x, memory, memory_mask, record=memory_record)
         )
@@ -53,9 +52,9 @@ class DecoderLayer(nn.Module):
         cache: KeyValueCache,
         record: list[Tensor] | None = None,
     ) -> Tensor:
-        """One position more of every target, x (sources, width, d_model) → the same.
+        """Advance every hypothesis by one position: x (sources, width, d_model) → the same shape.
 
-        Each target has its own past, and those of one source look at it together.
+        Each hypothesis has its own cached past; those of one source attend to it together.
         """
         x = self.around_self_attention(
             x, lambda x: self.self_attention(x.reshape(-1, 1, x.size(-1)), cache=cache).view_as(x)
@@ -68,7 +67,7 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Layer after layer: a whole target at once (`forward`), or one position at a time (`start`, `step`)."""
+    """A stack of layers: a whole target at once (`forward`), or one position at a time (`start`, `step`)."""
 
     def __init__(self, layers: Iterable[DecoderLayer], final_norm: nn.LayerNorm | None = None) -> None:
         super().__init__()
@@ -79,35 +78,33 @@ class Decoder(nn.Module):
         self,
         x: Tensor,
         memory: Tensor,
-        mask: Tensor | None,
+        key_mask: Tensor | None,
         memory_mask: Tensor | None,
         *,
         self_record: list[Tensor] | None = None,
         memory_record: list[Tensor] | None = None,
     ) -> Tensor:
-        """x (batch, target, d_model) and memory (batch, source, d_model) → (batch, target, d_model).
+        """Decode x (batch, target, d_model) given memory (batch, source, d_model) → the shape of x.
 
-        ``mask`` is for (batch, heads, target, target), ``memory_mask`` for (batch, heads, target, source);
-        the records receive each layer's weights in these shapes.
+        ``key_mask`` is (batch, target), ``memory_mask`` (batch, source). The records receive each layer's
+        weights: (batch, heads, target, target) and (batch, heads, target, source).
         """
         for layer in self.layers:
-            seen = layer.memory_attention.keys_values(memory)
-            x = layer(x, seen, mask, memory_mask, self_record=self_record, memory_record=memory_record)
+            source = layer.memory_attention.keys_values(memory)
+            x = layer(x, source, key_mask, memory_mask, self_record=self_record, memory_record=memory_record)
         return self._finish(x)
 
     def start(self, memory: Tensor, memory_mask: Tensor, capacity: int) -> DecoderState:
-        """Before the first position; room is set aside for ``capacity`` of them."""
+        """Return the state before the first position, with room for ``capacity`` positions."""
         return DecoderState(
-            # In one piece: every step would make such a copy for itself otherwise.
+            # Contiguous, because every step would make such a copy for itself otherwise.
             memory=[layer.memory_attention.keys_values(memory).contiguous() for layer in self.layers],
-            memory_mask=memory_mask.clone(
-                memory_format=torch.contiguous_format
-            ),  # the state changes in place, and the memory is the caller's
+            memory_mask=memory_mask.contiguous(),
             caches=[KeyValueCache(capacity) for _ in self.layers],
         )
 
     def step(self, x: Tensor, state: DecoderState, record: list[Tensor] | None = None) -> Tensor:
-        """The next position, x (sources, width, d_model) → the same; all before it are in the state.
+        """Decode the next position, x (sources, width, d_model) → the same shape; the state holds the past.
 
         ``record`` receives each layer's attention to the source: (sources, heads, width, source).
         """

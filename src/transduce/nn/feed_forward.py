@@ -13,7 +13,7 @@ from transduce.nn.linear import FusedLinear, Linear
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "swiglu"]
 
-# In place: what was there before is never needed again.
+# ReLU in place: its input is not needed for the gradient.
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,
     "gelu": F.gelu,
@@ -24,8 +24,8 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class FeedForward(nn.Module):
     """``max(0, x W1 + b1) W2 + b2``: the same for every position, different in every layer.
 
-    GELU takes the place of the ReLU on request, exact or in the tanh form of GPT-2. SwiGLU (Shazeer,
-    2020) gates instead: ``(silu(x W_gate) · x W_up) W2``, with one matrix more for the same d_ff.
+    ``activation`` replaces the ReLU by GELU, exact or in the tanh form of GPT-2, or by the gated SwiGLU
+    (Shazeer, 2020): ``(silu(x W_gate) · x W_up) W2``, with one more matrix for the same d_ff.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, length, d_model) → (batch, length, d_model)."""
-        # As rows: a linear map of more dimensions gives a view, and in-place changes of views are copied.
+        """Transform each position: (batch, length, d_model) → the same shape."""
+        # In two dimensions, because linear layers return views of more, which the in-place ReLU would copy.
         rows = x.flatten(0, -2)
         y: Tensor = self.outer(self.dropout(self._activate(rows)))
         return y.view_as(x)

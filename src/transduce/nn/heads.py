@@ -1,4 +1,4 @@
-"""What stands on top of an encoder: one vector for a whole text, and guesses at what was masked."""
+"""The heads of BERT: one vector for a whole text, and logits of masked tokens."""
 
 import torch
 from torch import Tensor, nn
@@ -8,19 +8,19 @@ from transduce.nn.linear import Linear
 
 
 class Pooler(nn.Module):
-    """One vector for a text: ``tanh(x W + b)`` of its first position, [CLS] (Devlin et al., 2019)."""
+    """One vector per text: ``tanh(x W + b)`` of its first position, [CLS] (Devlin et al., 2019)."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
         self.dense = Linear(d_model, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, length, d_model) → (batch, d_model)."""
+        """Pool a text: (batch, length, d_model) → (batch, d_model)."""
         return torch.tanh(self.dense(x[:, 0]))
 
 
 class MaskedTokenHead(nn.Module):
-    """Before the output layer: ``LayerNorm(GELU(x W + b))``; and what is added to its logits."""
+    """The transform before the output layer, ``LayerNorm(GELU(x W + b))``, and the bias of its logits."""
 
     def __init__(self, vocabulary_size: int, d_model: int, *, eps: float = 1e-12) -> None:
         super().__init__()
@@ -29,6 +29,6 @@ class MaskedTokenHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, d_model) → (…, d_model)."""
+        """Transform hidden states: (…, d_model) → the same shape."""
         y: Tensor = self.norm(F.gelu(self.dense(x)))
         return y

@@ -1,4 +1,4 @@
-"""Linear maps as the paper starts them: Xavier-uniform weights, zero biases."""
+"""Linear layers with the usual initialisation of Transformers: Xavier-uniform weights, zero biases."""
 
 from collections.abc import Sequence
 
@@ -10,17 +10,17 @@ class Linear(nn.Linear):
     """``x W + b``, initialised Xavier-uniform with a zero bias."""
 
     def reset_parameters(self) -> None:
-        """Draw new weights."""
+        """Initialise the weights."""
         nn.init.xavier_uniform_(self.weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
 
 class FusedLinear(nn.Linear):
-    """Several linear maps of one input, as a single matrix product; the caller splits what comes out.
+    """Several linear layers of one input as a single matrix product; the caller splits the output.
 
-    Each part starts as its own matrix would: Xavier's bound depends on a matrix's shape, and
-    the stacked matrix has another shape than its parts.
+    Each part is initialised by itself: Xavier's bound depends on a matrix's shape, and the stacked
+    matrix has another shape than its parts.
     """
 
     def __init__(self, d_in: int, d_outs: Sequence[int], *, bias: bool = True) -> None:
@@ -28,7 +28,7 @@ class FusedLinear(nn.Linear):
         super().__init__(d_in, sum(d_outs), bias=bias)
 
     def reset_parameters(self) -> None:
-        """Draw new weights, part by part."""
+        """Initialise the weights, part by part."""
         for part in torch.split(self.weight, self.d_outs):
             nn.init.xavier_uniform_(part)
         if self.bias is not None:

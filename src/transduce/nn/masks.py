@@ -1,32 +1,22 @@
-"""Masks: ``True`` means *may attend*, everywhere (sections 3.1 and 3.2.3).
-
-A mask broadcasts against attention scores of shape (batch, heads, query, key); two masks
-are combined with ``&``.
-"""
+"""Masks (sections 3.1 and 3.2.3): ``True`` means *may attend*, everywhere; masks combine with ``&``."""
 
 import torch
 from torch import Tensor
 
 
 def padding_mask(tokens: Tensor, pad: int) -> Tensor:
-    """Hide padding from every query: tokens (batch, key) → (batch, 1, 1, key)."""
-    return (tokens != pad)[:, None, None, :]
+    """Return a key mask that hides padding: (batch, key), ``True`` where a token is not padding."""
+    return tokens != pad
+
+
+def check_key_mask(key_mask: Tensor | None, batch: int, keys: int) -> None:
+    """Refuse a key mask that is not boolean and (batch, keys), such as one for pairs of positions."""
+    if key_mask is not None and (key_mask.shape != (batch, keys) or key_mask.dtype != torch.bool):
+        raise ValueError(
+            f"a key mask must be boolean, ({batch}, {keys}), not {tuple(key_mask.shape)} of {key_mask.dtype}"
+        )
 
 
 def causal_mask(length: int, *, device: torch.device | None = None) -> Tensor:
-    """Let position i see itself and what came before: (query, key), lower triangle ``True``."""
+    """Let position i attend to itself and to earlier positions: (query, key), lower triangle ``True``."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
-
-
-def key_mask(mask: Tensor | None) -> Tensor | None:
-    """A mask that is the same for all heads and queries, (batch, 1, 1, key), as (batch, key).
-
-    Attention to a part of the keys has no use for another one, which would be as large as what it saves.
-    """
-    if mask is None:
-        return None
-    if mask.dim() != 4 or mask.shape[1:3] != (1, 1) or mask.dtype != torch.bool:
-        raise ValueError(
-            f"a mask of keys is needed, (batch, 1, 1, key), not {tuple(mask.shape)} of {mask.dtype}"
-        )
-    return mask[:, 0, 0]

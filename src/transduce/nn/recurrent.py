@@ -1,8 +1,8 @@
-"""Recurrent layers, LSTM and GRU, and the encoder made of them: what the Transformer did away with.
+"""Recurrent layers, LSTM and GRU, and the encoder built from them: what the Transformer replaced.
 
-Sentences are padded at their ends. torch's kernels run over the padding as well, which is faster than leaving
-it out (packed sequences); what they make of it is never read: one direction has not come to it yet, and the
-other reads each sentence from its own end.
+Sentences are padded at their ends. torch's kernels run over the padding, too, which is faster than packed
+sequences. The states at padding are never used: the forward direction reaches them last, and the backward
+direction starts from each sentence's own end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,23 +16,23 @@ from transduce.nn.dropout import Dropout
 Cell = Literal["lstm", "gru"]
 
 
-class Read(NamedTuple):
-    """What a layer made of a sequence."""
+class RecurrentOutput(NamedTuple):
+    """The output of a recurrent layer."""
 
     states: Tensor  # (batch, length, d_hidden)
-    last: Tensor  # (batch, d_state), to go on from
+    last: Tensor  # (batch, d_state), the state after the last position
 
 
 class RecurrentMemory(NamedTuple):
-    """A batch of sources, read."""
+    """A batch of encoded sources."""
 
     states: Tensor  # (batch, source, d_memory)
     mask: Tensor  # (batch, source), True where there is a token
     final: Tensor  # (batch, d_memory), the last state of each direction
 
 
-class Weights(NamedTuple):
-    """Of a layer: what input and state say to each of its gates, gate after gate."""
+class RecurrentWeights(NamedTuple):
+    """The weights of a layer, one block of rows per gate."""
 
     from_input: Tensor  # (gates · d_hidden, d_input)
     from_state: Tensor  # (gates · d_hidden, d_hidden)
@@ -43,7 +43,7 @@ class Weights(NamedTuple):
 class Recurrent(nn.Module):
     """One layer in one direction, from torch's kernel.
 
-    A state is (batch, d_state): the hidden state, and behind it, for an LSTM, the cell's memory.
+    A state is (batch, d_state): the hidden state, followed by the cell state of an LSTM.
     """
 
     def __init__(self, cell: Cell, d_input: int, d_hidden: int) -> None:
@@ -54,16 +54,16 @@ class Recurrent(nn.Module):
         self.d_state = 2 * d_hidden if cell == "lstm" else d_hidden
         self.reset_parameters()
 
-    def weights(self) -> Weights:
-        """Those of torch's kernel."""
+    def weights(self) -> RecurrentWeights:
+        """Return the weights of torch's kernel."""
         names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
-        return Weights(*(self.kernel.get_parameter(name) for name in names))
+        return RecurrentWeights(*(self.kernel.get_parameter(name) for name in names))
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Xavier-uniform from the input, orthogonal from state to state, gate by gate; biases 0.
+        """Initialise input weights Xavier-uniform and state weights orthogonal, gate by gate; biases are 0.
 
-        But an LSTM starts with a forget gate of bias 1, which keeps what it has (Jozefowicz et al., 2015).
+        The forget gate of an LSTM starts with bias 1, so that it remembers (Jozefowicz et al., 2015).
         """
         from_input, from_state, *biases = (torch.split(part, self.d_hidden) for part in self.weights())
         for gate in from_input:
@@ -75,9 +75,9 @@ class Recurrent(nn.Module):
         if isinstance(self.kernel, nn.LSTM):
             nn.init.ones_(biases[0][1])
 
-    def read(self, x: Tensor, state: Tensor | None = None) -> Read:
-        """(batch, length, d_input), from this state or from zeros."""
-        # Autocast knows some of these kernels and not others: they are given what they expect.
+    def run(self, x: Tensor, state: Tensor | None = None) -> RecurrentOutput:
+        """Run over x, (batch, length, d_input), from this state or from zeros."""
+        # Autocast covers only some of these kernels, so their inputs are converted here.
         dtype = self.weights().from_input.dtype
         if state is None:
             state = x.new_zeros(len(x), self.d_state)
@@ -88,19 +88,19 @@ class Recurrent(nn.Module):
         else:
             states, hidden = self.kernel(x.to(dtype), parts[0])
             last = hidden[0]
-        return Read(states.to(dtype), last.to(dtype))
+        return RecurrentOutput(states.to(dtype), last.to(dtype))
 
 
 class RecurrentLayer(Recurrent):
-    """A layer that reads one position after the other, and nothing else."""
+    """A plain recurrent layer."""
 
-    def forward(self, x: Tensor, state: Tensor | None = None) -> Read:
-        """(batch, length, d_input), from this state or from zeros."""
-        return self.read(x, state)
+    def forward(self, x: Tensor, state: Tensor | None = None) -> RecurrentOutput:
+        """Run over x, (batch, length, d_input), from this state or from zeros."""
+        return self.run(x, state)
 
 
 class RecurrentEncoderLayer(nn.Module):
-    """One direction, or two whose states are concatenated."""
+    """One direction, or two directions whose states are concatenated."""
 
     def __init__(self, cell: Cell, d_input: int, d_hidden: int, *, bidirectional: bool) -> None:
         super().__init__()
@@ -108,19 +108,19 @@ class RecurrentEncoderLayer(nn.Module):
         self.back = RecurrentLayer(cell, d_input, d_hidden) if bidirectional else None
 
     def forward(self, x: Tensor, reversal: Tensor) -> Tensor:
-        """(batch, source, d_input) → (batch, source, d_hidden), twice as wide with two directions.
+        """Encode (batch, source, d_input) → (batch, source, d_hidden), twice as wide with two directions.
 
-        ``reversal`` (batch, source) says which position comes where when a sentence is read from its end.
+        ``reversal`` (batch, source) is the order of positions that reverses each sentence.
         """
-        ahead: Tensor = self.ahead(x).states
+        forward: Tensor = self.ahead(x).states
         if self.back is None:
-            return ahead
-        back = self.back(_reorder(x, reversal)).states
-        return torch.cat((ahead, _reorder(back, reversal)), dim=-1)
+            return forward
+        backward = self.back(_reorder(x, reversal)).states
+        return torch.cat((forward, _reorder(backward, reversal)), dim=-1)
 
 
 class RecurrentEncoder(nn.Module):
-    """Layer after layer, with dropout between them."""
+    """A stack of layers with dropout between them."""
 
     def __init__(self, layers: Iterable[RecurrentEncoderLayer], dropout: float) -> None:
         super().__init__()
@@ -128,19 +128,19 @@ class RecurrentEncoder(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> RecurrentMemory:
-        """x (batch, source, d_input) and mask (batch, source), which is ``True`` up to a sentence's end."""
+        """Encode x (batch, source, d_input); the mask (batch, source) is ``True`` for tokens."""
         positions = torch.arange(x.size(1), device=x.device)
-        # One that is all padding counts as one position, which nobody may attend to.
+        # A sentence that is all padding counts as one position, which the mask hides.
         lengths = ((positions + 1) * mask).amax(dim=1, keepdim=True).clamp(min=1)
         reversal = torch.where(positions < lengths, lengths - 1 - positions, positions)
         for number, layer in enumerate(self.layers):
             x = layer(self.dropout(x) if number else x, reversal)
         width = self.layers[-1].ahead.d_hidden
         last = _reorder(x[..., :width], lengths - 1)[:, 0]
-        # Whoever reads from the end has read everything at the beginning; in one direction there is nobody.
+        # The backward direction has read everything at position 0; its slice is empty with one direction.
         return RecurrentMemory(x, mask, torch.cat((last, x[:, 0, width:]), dim=-1))
 
 
 def _reorder(x: Tensor, positions: Tensor) -> Tensor:
-    """x (batch, length, width) at these positions, (batch, any number of them)."""
+    """Gather x, (batch, length, width), at positions (batch, positions)."""
     return x.gather(1, positions[:, :, None].expand(-1, -1, x.size(-1)))

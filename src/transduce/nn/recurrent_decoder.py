@@ -1,8 +1,8 @@
-"""A recurrent decoder that looks at the source: with its previous state, before each token.
+"""A recurrent decoder that attends to the source with its previous state, before each token.
 
-Of a stack of layers, the first one looks, and reads what it found beside the token (as in Wu et al., 2016);
-what it found also goes to the readout. So only the first layer has to be computed position by position when
-the whole target is known; the others run through torch's kernel, and without attention all do.
+In a stack of layers the first one attends and reads the context vector beside the token (as in Wu et al.,
+2016); the context also enters the readout. So, when the whole target is known, only the first layer must be
+computed position by position; the others run through torch's kernel, and without attention all do.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,27 +13,27 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.nn.attention import AdditiveAttention, MultiplicativeAttention
 from transduce.nn.dropout import Dropout
 from transduce.nn.linear import FusedLinear, Linear
 from transduce.nn.recurrent import Cell, Recurrent, RecurrentLayer, RecurrentMemory
+from transduce.nn.recurrent_attention import AdditiveAttention, MultiplicativeAttention
 
 
-class Seen(NamedTuple):
-    """The sources as a decoder sees them, ready to be attended to: once a sentence."""
+class ProjectedSource(NamedTuple):
+    """The sources as the decoder attends to them, computed once per sentence."""
 
-    keys: Tensor | None  # (sources, source, …); without attention, there is one value and nothing to choose
+    keys: Tensor | None  # (sources, source, …); None without attention
     values: Tensor  # (sources, source, d_memory)
     mask: Tensor  # (sources, source)
 
-    def select(self, rows: Tensor) -> "Seen":
-        """Keep these sources, in this order; one may be taken several times."""
+    def select(self, rows: Tensor) -> "ProjectedSource":
+        """Return these sources, in this order; one may be taken several times."""
         keys = None if self.keys is None else self.keys.index_select(0, rows)
-        return Seen(keys, self.values.index_select(0, rows), self.mask.index_select(0, rows))
+        return ProjectedSource(keys, self.values.index_select(0, rows), self.mask.index_select(0, rows))
 
 
-class Looked(NamedTuple):
-    """The states of a layer that looks at the source, and what it saw there."""
+class AttentiveOutput(NamedTuple):
+    """The states of a layer that attends to the source, and its context vectors."""
 
     states: Tensor  # (batch, target, d_hidden)
     contexts: Tensor  # (batch, target, d_memory)
@@ -41,22 +41,22 @@ class Looked(NamedTuple):
 
 @dataclass
 class RecurrentState:
-    """A decoder in the middle of its sentences: as many targets a source as ``width`` says."""
+    """A decoder in the middle of its sentences: ``width`` hypotheses for each source."""
 
-    seen: Seen  # a row for each source
+    source: ProjectedSource  # one row per source
     layers: list[Tensor]  # (targets, d_state) each
     width: int = 1
     length: int = 0
 
     def select(self, rows: Tensor) -> None:
-        """Keep these targets, in this order; one may be taken several times.
+        """Keep these hypotheses, in this order; one may be taken several times.
 
-        rows (targets,), or (sources, width) where all targets in a row of it have the same source.
+        ``rows`` is (targets,), or (sources, width) where those of one row share their source.
         """
         first = rows[:, 0] if rows.dim() == 2 else rows
         sources = first // self.width
-        if len(sources) != len(self.seen.mask) or not torch.equal(sources, _count(sources)):
-            self.seen = self.seen.select(sources)
+        if len(sources) != len(self.source.mask) or not torch.equal(sources, _count(sources)):
+            self.source = self.source.select(sources)
         self.width = rows.size(1) if rows.dim() == 2 else 1
         self.layers = [layer.index_select(0, rows.flatten()) for layer in self.layers]
 
@@ -66,9 +66,9 @@ def _count(like: Tensor) -> Tensor:
 
 
 class AttentiveLayer(Recurrent):
-    """A recurrent layer whose input is a token and what its previous state finds in the source.
+    """A recurrent layer that reads a token and the context its previous state attends to.
 
-    Without attention, what it finds is the encoder's last state, always.
+    Without attention, the context is always the encoder's last state.
     """
 
     def __init__(
@@ -83,82 +83,91 @@ class AttentiveLayer(Recurrent):
         self.widths = [d_input, d_memory]
         self.attention = attention
 
-    def see(self, memory: RecurrentMemory) -> Seen:
-        """The encoder's output, prepared."""
+    def project_source(self, memory: RecurrentMemory) -> ProjectedSource:
+        """Prepare the encoder's output for attention."""
         if self.attention is None:
-            return Seen(None, memory.final[:, None], memory.mask)
-        return Seen(self.attention.keys(memory.states), memory.states, memory.mask)
+            return ProjectedSource(None, memory.final[:, None], memory.mask)
+        return ProjectedSource(self.attention.project_keys(memory.states), memory.states, memory.mask)
 
     def forward(
         self, x: Tensor, state: Tensor, memory: RecurrentMemory, record: list[Tensor] | None = None
-    ) -> Looked:
-        """x (batch, target, d_input) from a state (batch, d_state).
+    ) -> AttentiveOutput:
+        """Run over x (batch, target, d_input) from a state (batch, d_state).
 
         ``record`` receives the weights of all positions: (batch, 1, target, source).
         """
-        seen = self.see(memory)
+        source = self.project_source(memory)
         if self.attention is None:
-            contexts = seen.values.expand(-1, x.size(1), -1)
-            return Looked(self.read(torch.cat((x, contexts.to(x.dtype)), dim=-1), state).states, contexts)
+            contexts = source.values.expand(-1, x.size(1), -1)
+            states = self.run(torch.cat((x, contexts.to(x.dtype)), dim=-1), state).states
+            return AttentiveOutput(states, contexts)
         weights: list[Tensor] | None = None if record is None else []
-        looked = self._loop(x, state, seen, weights)
+        output = self._loop(x, state, source, weights)
         if record is not None and weights is not None:
             record.append(torch.stack(weights, dim=2))
-        return looked
+        return output
 
-    def _loop(self, x: Tensor, state: Tensor, seen: Seen, record: list[Tensor] | None) -> Looked:
-        """`step` for every position, with all that does not depend on the state outside of the loop."""
+    def _loop(
+        self, x: Tensor, state: Tensor, source: ProjectedSource, record: list[Tensor] | None
+    ) -> AttentiveOutput:
+        """Compute `step` for every position, with everything that is independent of the state hoisted out."""
         from_input, from_state, input_bias, state_bias = self.weights()
         from_token, from_context = torch.split(from_input, self.widths, dim=1)
         advance: Callable[..., tuple[Tensor, ...]] = _lstm if isinstance(self.kernel, nn.LSTM) else _gru
         hidden, *cell = torch.split(state, self.d_hidden, dim=-1)
         states, contexts = [], []
         for token in F.linear(x, from_token, input_bias).unbind(1):
-            context = self.look(hidden, seen, 1, record)
+            context = self.attend(hidden, source, 1, record)
             gates = torch.addmm(token, context.to(token.dtype), from_context.t())
             hidden, *cell = advance(gates, F.linear(hidden, from_state, state_bias), hidden, *cell)
             states.append(hidden)
             contexts.append(context)
-        return Looked(torch.stack(states, dim=1), torch.stack(contexts, dim=1))
+        return AttentiveOutput(torch.stack(states, dim=1), torch.stack(contexts, dim=1))
 
     def step(
-        self, x: Tensor, state: Tensor, seen: Seen, width: int, record: list[Tensor] | None
-    ) -> tuple[Looked, Tensor]:
-        """One position, x (targets, d_input): what `forward` gives for it, and the next state."""
-        context = self.look(state[:, : self.d_hidden], seen, width, record)
-        states, last = self.read(torch.cat((x, context.to(x.dtype)), dim=-1)[:, None], state)
-        return Looked(states, context[:, None]), last
+        self, x: Tensor, state: Tensor, source: ProjectedSource, width: int, record: list[Tensor] | None
+    ) -> tuple[AttentiveOutput, Tensor]:
+        """Advance by one position, x (targets, d_input); return the output and the next state."""
+        context = self.attend(state[:, : self.d_hidden], source, width, record)
+        states, last = self.run(torch.cat((x, context.to(x.dtype)), dim=-1)[:, None], state)
+        return AttentiveOutput(states, context[:, None]), last
 
-    def look(self, query: Tensor, seen: Seen, width: int, record: list[Tensor] | None) -> Tensor:
-        """query (targets, d_hidden) → (targets, d_memory); ``record`` receives (targets, 1, source)."""
-        shape = (len(seen.values), width)
-        if self.attention is None or seen.keys is None:
-            return seen.values.expand(*shape, -1).flatten(0, 1)
-        found = self.attention.attend(
-            query.reshape(*shape, query.size(-1)), seen.keys, seen.values, seen.mask[:, None]
+    def attend(
+        self, query: Tensor, source: ProjectedSource, width: int, record: list[Tensor] | None
+    ) -> Tensor:
+        """Compute contexts: query (targets, d_hidden) → (targets, d_memory).
+
+        ``record`` receives the weights, (targets, 1, source).
+        """
+        shape = (len(source.values), width)
+        if self.attention is None or source.keys is None:
+            return source.values.expand(*shape, -1).flatten(0, 1)
+        attended = self.attention.attend(
+            query.reshape(*shape, query.size(-1)), source.keys, source.values, source.mask[:, None]
         )
         if record is not None:
-            record.append(found.weights.flatten(0, 1)[:, None])
-        return found.values.flatten(0, 1)
+            record.append(attended.weights.flatten(0, 1)[:, None])
+        return attended.values.flatten(0, 1)
 
 
 def _lstm(from_input: Tensor, from_state: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """One step of an LSTM, given what input and state say to its gates: (batch, 4·d_hidden) each."""
-    write, keep, new, show = (from_input + from_state).chunk(4, dim=-1)
-    cell = keep.sigmoid() * cell + write.sigmoid() * new.tanh()
-    return show.sigmoid() * cell.tanh(), cell
+    """Compute one step of an LSTM from the input and state parts of its gates: (batch, 4·d_hidden) each."""
+    input_gate, forget_gate, candidate, output_gate = (from_input + from_state).chunk(4, dim=-1)
+    cell = forget_gate.sigmoid() * cell + input_gate.sigmoid() * candidate.tanh()
+    return output_gate.sigmoid() * cell.tanh(), cell
 
 
 def _gru(from_input: Tensor, from_state: Tensor, hidden: Tensor) -> tuple[Tensor]:
-    """One step of a GRU, given what input and state say to its gates: (batch, 3·d_hidden) each."""
-    (reset, keep, new), (reset_too, keep_too, old) = from_input.chunk(3, -1), from_state.chunk(3, -1)
-    candidate = torch.tanh(new + (reset + reset_too).sigmoid() * old)
-    # Like the memory of an LSTM, the state stays in its own precision under autocast.
-    return (candidate + (keep + keep_too).sigmoid() * (hidden - candidate),)
+    """Compute one step of a GRU from the input and state parts of its gates: (batch, 3·d_hidden) each."""
+    input_reset, input_update, input_new = from_input.chunk(3, -1)
+    state_reset, state_update, state_new = from_state.chunk(3, -1)
+    candidate = torch.tanh(input_new + (input_reset + state_reset).sigmoid() * state_new)
+    # Like the cell state of an LSTM, the hidden state keeps its own precision under autocast.
+    return (candidate + (input_update + state_update).sigmoid() * (hidden - candidate),)
 
 
 class RecurrentDecoder(nn.Module):
-    """From the encoder's last state to the target: whole (`forward`), or token by token (`start`, `step`)."""
+    """A stack of layers: a whole target at once (`forward`), or token by token (`start`, `step`)."""
 
     def __init__(
         self, first: AttentiveLayer, others: Iterable[RecurrentLayer], d_model: int, dropout: float
@@ -173,26 +182,26 @@ class RecurrentDecoder(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, memory: RecurrentMemory, record: list[Tensor] | None = None) -> Tensor:
-        """x (batch, target, d_input) → (batch, target, d_model), ready for the output layer.
+        """Decode x (batch, target, d_input) → (batch, target, d_model), ready for the output layer.
 
-        ``record`` receives the attention weights, (batch, 1, target, source), unless there is no attention.
+        ``record`` receives the attention weights, (batch, 1, target, source), if the model has attention.
         """
-        begin = self._begin(memory)
-        states, contexts = self.first(x, begin[0], memory, record)
-        for layer, state in zip(self.others, begin[1:], strict=True):
+        initial = self._initial_states(memory)
+        states, contexts = self.first(x, initial[0], memory, record)
+        for layer, state in zip(self.others, initial[1:], strict=True):
             states = layer(self.dropout(states), state).states
         return self._finish(states, contexts)
 
     def start(self, memory: RecurrentMemory) -> RecurrentState:
-        """Before the first position."""
-        return RecurrentState(self.first.see(memory), self._begin(memory))
+        """Return the state before the first position."""
+        return RecurrentState(self.first.project_source(memory), self._initial_states(memory))
 
     def step(self, x: Tensor, state: RecurrentState, record: list[Tensor] | None = None) -> Tensor:
-        """The next position, x (targets, d_input) → (targets, d_model).
+        """Decode the next position, x (targets, d_input) → (targets, d_model).
 
-        ``record`` receives the attention weights, (targets, 1, source), unless there is no attention.
+        ``record`` receives the attention weights, (targets, 1, source), if the model has attention.
         """
-        (states, contexts), last = self.first.step(x, state.layers[0], state.seen, state.width, record)
+        (states, contexts), last = self.first.step(x, state.layers[0], state.source, state.width, record)
         layers = [last]
         for layer, held in zip(self.others, state.layers[1:], strict=True):
             states, last = layer(self.dropout(states), held)
@@ -200,9 +209,9 @@ class RecurrentDecoder(nn.Module):
         state.layers, state.length = layers, state.length + 1
         return self._finish(states, contexts)[:, 0]
 
-    def _begin(self, memory: RecurrentMemory) -> list[Tensor]:
-        """Every layer's first state, from the encoder's last one."""
-        # The layers' own precision: under autocast the bridge has another, and in 8 bits none to ask for.
+    def _initial_states(self, memory: RecurrentMemory) -> list[Tensor]:
+        """Compute the initial state of every layer from the encoder's last state."""
+        # In the layers' own dtype: under autocast the bridge has another one, and int8 layers have none.
         states = torch.tanh(self.bridge(memory.final)).to(self.first.weights().from_state.dtype)
         return list(torch.split(states, self.d_states, dim=-1))
 

@@ -11,10 +11,10 @@ Norm = Literal["post", "pre"]
 
 
 class Residual(nn.Module):
-    """What surrounds every sub-layer, in the encoder and the decoder.
+    """The residual connection around every sub-layer of the encoder and the decoder.
 
-    - ``"post"``, the paper: ``LayerNorm(x + Dropout(Sublayer(x)))``
-    - ``"pre"``, most later code: ``x + Dropout(Sublayer(LayerNorm(x)))``; a stack of these needs
+    - ``"post"``, as in the paper: ``LayerNorm(x + Dropout(Sublayer(x)))``
+    - ``"pre"``, as in most later models: ``x + Dropout(Sublayer(LayerNorm(x)))``; a stack of these needs
       one more norm at its end.
     """
 
@@ -25,7 +25,7 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """(batch, length, d_model) → (batch, length, d_model)."""
+        """Apply a sub-layer to x, (batch, length, d_model) → the same shape."""
         if self.pre:
             y: Tensor = self.dropout.add(x, sublayer(self.norm(x)))
         else:

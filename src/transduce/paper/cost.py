@@ -59,7 +59,7 @@ def low_rank(x: Tensor) -> Tensor:
     """RANK mixtures of the positions: (n, d) → (n, d)."""
     layer = LowRankSelfAttention(x.size(-1), 1, rank=RANK, max_length=len(x))
     x = x[None, None]
-    return scaled_dot_product_attention(x, *layer.mixtures(x, x)).values[0, 0]
+    return scaled_dot_product_attention(x, *layer.mix_positions(x, x)).values[0, 0]
 
 
 def hashed(x: Tensor) -> Tensor:

@@ -5,13 +5,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from transduce.nn.attention import (
-    AdditiveAttention,
-    Attended,
-    SelfAttention,
-    dot_product_attention,
-    scaled_dot_product_attention,
-)
+from transduce.nn.attention import Attended, dot_product_attention, scaled_dot_product_attention
+from transduce.nn.multi_head_attention import FullSelfAttention
+from transduce.nn.recurrent_attention import AdditiveAttention
 from transduce.paper.claim import Claim
 from transduce.paper.counting import count_multiplications
 
@@ -106,7 +102,7 @@ def _additive_needs_more(length: int = 256, width: int = 64) -> Claim:
 
 def _heads_cost_the_same(d_model: int = 512, length: int = 64) -> Claim:
     def cost_of(heads: int) -> int:
-        attention, x = SelfAttention(d_model, heads), torch.randn(1, length, d_model)
+        attention, x = FullSelfAttention(d_model, heads), torch.randn(1, length, d_model)
         # With a record, heads are computed as written: torch counts a fused kernel by rules of its own.
         return count_multiplications(lambda: attention(x, record=[]))
 

@@ -86,7 +86,7 @@ def _learning_rate(axes: "Axes") -> None:
 def _target_mask(axes: "Axes") -> None:
     tokens = ["<s>", "I", "go", "home", "<pad>"]
     ids = torch.tensor([[1, 3, 4, 5, 0]])
-    mask = (causal_mask(5) & padding_mask(ids, pad=0))[0, 0]
+    mask = causal_mask(5) & padding_mask(ids, pad=0)
     axes.imshow(mask.numpy(), cmap="cividis", vmin=0, vmax=1)
     axes.set_xticks(range(5), tokens)
     axes.set_yticks(range(5), tokens)

@@ -79,7 +79,7 @@ class MaskedTextModel:
         """Return the ``count`` most likely tokens for each [MASK] of a text, each predicted independently."""
         ids, places = self._encode_masked(text)
         states = self.model.encode(torch.tensor([ids], device=self.model.device))[0, places]
-        hidden, matrix, bias = self.model.guesses(states)
+        hidden, matrix, bias = self.model.masked_token_projection(states)
         probabilities = F.linear(hidden, matrix, bias).float().softmax(dim=-1)
         best = probabilities.topk(min(count, probabilities.size(1)), dim=1)
         return [

@@ -19,7 +19,7 @@ class LanguageModelObjective(SingleTextObjective):
         if special.bos != special.eos:
             labels[labels == special.bos] = IGNORED
         return chunked_loss(
-            model.read(inputs.to(model.device)),
+            model.decode(inputs.to(model.device)),
             model.output.weight,
             labels.to(model.device),
             pad=IGNORED,

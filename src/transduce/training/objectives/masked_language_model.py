@@ -44,7 +44,7 @@ class MaskedLanguageModelObjective(SingleTextObjective):
         """Return the summed loss of the masked tokens."""
         tokens, labels = self.read(model, indices, epoch)
         is_masked = labels != IGNORED
-        hidden, matrix, bias = model.guesses(model.encode(tokens)[is_masked])
+        hidden, matrix, bias = model.masked_token_projection(model.encode(tokens)[is_masked])
         # The bias is one more column of the matrix, for an input that is always 1.
         return chunked_loss(
             torch.cat((hidden, torch.ones_like(hidden[:, :1])), dim=1),

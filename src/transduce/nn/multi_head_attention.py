@@ -1,0 +1,204 @@
+"""Multi-head attention (section 3.2.2) and its uses in the Transformer (section 3.2.3).
+
+Every kind of self-attention follows one contract, `SelfAttention`: the layers of a stack call
+``forward(x, key_mask, cache=…, record=…)`` and know no more. Causality, windows or hashing are
+constructor arguments of the kind.
+"""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from transduce.nn.attention import attention_weights, fast_attention
+from transduce.nn.dropout import Dropout
+from transduce.nn.linear import FusedLinear, Linear
+from transduce.nn.masks import causal_mask, check_key_mask
+from transduce.nn.positional import RotaryPositions
+from transduce.nn.state import KeyValue, KeyValueCache
+
+FEW_QUERIES = 8  # up to here the plain equation is faster than torch's fused kernel on CPUs
+
+
+class MultiHeadAttention(nn.Module):
+    """``Concat(head_1 … head_h) W^O``: the part that self-attention and encoder-decoder attention share.
+
+    d_k and d_v are free (Table 3, rows A and B); by default both are d_model / heads.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        *,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if (d_k is None or d_v is None) and d_model % heads:
+            raise ValueError(f"d_model {d_model} is not divisible by {heads} heads: give d_k and d_v")
+        self.heads = heads
+        self.d_k = d_k or d_model // heads
+        self.d_v = d_v or d_model // heads
+        self.dropout = Dropout(dropout)
+        self.output = Linear(heads * self.d_v, d_model)
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """(batch, length, heads·d) → (batch, heads, length, d)."""
+        batch, length, width = x.shape
+        return x.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, record: list[Tensor] | None
+    ) -> Tensor:
+        """Attend with all heads: query (batch, heads, query, d_k) → (batch, heads, query, d_v).
+
+        The weights, (batch, heads, query, key), are appended to ``record`` if it is given.
+        """
+        drops = self.training and self.dropout.p > 0
+        if record is None and not drops and not _has_few_queries(query):
+            return fast_attention(query, key, value, mask)
+        weights = attention_weights(query, key, mask)
+        if record is not None:
+            record.append(weights)
+        mixed: Tensor = self.dropout(weights) @ value
+        return mixed
+
+    def join_heads(self, values: Tensor) -> Tensor:
+        """``Concat(head_1 … head_h) W^O``: (batch, heads, query, d_v) → (batch, query, d_model)."""
+        joined: Tensor = self.output(values.transpose(1, 2).flatten(-2))
+        return joined
+
+
+def _has_few_queries(query: Tensor) -> bool:
+    """Whether this is a decoding step on a CPU: one query per hypothesis."""
+    return query.device.type == "cpu" and query.size(-2) <= FEW_QUERIES and not torch.is_grad_enabled()
+
+
+class SelfAttention(MultiHeadAttention, ABC):
+    """Queries, keys and values from one sequence: the contract of every kind of self-attention."""
+
+    @abstractmethod
+    def forward(
+        self,
+        x: Tensor,
+        key_mask: Tensor | None = None,
+        *,
+        cache: KeyValueCache | None = None,
+        record: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Let the positions of x, (batch, length, d_model), attend to one another → the same shape.
+
+        ``key_mask`` (batch, keys) is ``True`` for keys that may be attended to. With a ``cache``, x
+        continues the positions that the cache holds, and the keys are all of them. ``record`` receives
+        the weights, (batch, heads, length, keys).
+        """
+
+
+class ProjectedSelfAttention(SelfAttention, ABC):
+    """Self-attention whose W^Q, W^K and W^V are one matrix product."""
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        *,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        dropout: float = 0.0,
+        rotary: RotaryPositions | None = None,
+        qkv_bias: bool = True,
+    ) -> None:
+        super().__init__(d_model, heads, d_k=d_k, d_v=d_v, dropout=dropout)
+        self.widths = [heads * self.d_k, heads * self.d_k, heads * self.d_v]
+        self.query_key_value = FusedLinear(d_model, self.widths, bias=qkv_bias)
+        self.rotary = rotary
+
+    def project(self, x: Tensor, start: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """Project x, whose first position is ``start``: queries, keys, values, (batch, heads, length, d)."""
+        parts = torch.split(self.query_key_value(x), self.widths, dim=-1)
+        query, key, value = (self.split_heads(part) for part in parts)
+        if self.rotary is not None:
+            query, key = self.rotary(query, start), self.rotary(key, start)
+        return query, key, value
+
+
+class FullSelfAttention(ProjectedSelfAttention):
+    """The paper's self-attention: to all positions, or to a position itself and its past (causal)."""
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        *,
+        causal: bool = False,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        dropout: float = 0.0,
+        rotary: RotaryPositions | None = None,
+        qkv_bias: bool = True,
+    ) -> None:
+        super().__init__(d_model, heads, d_k=d_k, d_v=d_v, dropout=dropout, rotary=rotary, qkv_bias=qkv_bias)
+        self.causal = causal
+
+    def forward(
+        self,
+        x: Tensor,
+        key_mask: Tensor | None = None,
+        *,
+        cache: KeyValueCache | None = None,
+        record: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Attend as `SelfAttention.forward` says."""
+        start = 0 if cache is None else cache.length
+        query, key, value = self.project(x, start)
+        if cache is not None:
+            key, value = cache.append(KeyValue(key, value))
+        check_key_mask(key_mask, len(x), key.size(2))
+        mask = None if key_mask is None else key_mask[:, None, None]  # (batch, heads, query, key)
+        if self.causal and (cache is None or x.size(1) > 1):  # a single new position is the last one
+            past = causal_mask(key.size(2), device=x.device)[start:]
+            mask = past if mask is None else past & mask
+        return self.join_heads(self.attend(query, key, value, mask, record))
+
+
+class EncoderDecoderAttention(MultiHeadAttention):
+    """Queries from the decoder, keys and values from the encoder; W^K and W^V are one matrix product."""
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        *,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(d_model, heads, d_k=d_k, d_v=d_v, dropout=dropout)
+        self.query = Linear(d_model, heads * self.d_k)
+        self.widths = [heads * self.d_k, heads * self.d_v]
+        self.key_value = FusedLinear(d_model, self.widths)
+
+    def keys_values(self, memory: Tensor) -> KeyValue:
+        """Project the encoder's output, (batch, source, d_model), once per source sentence."""
+        key, value = torch.split(self.key_value(memory), self.widths, dim=-1)
+        return KeyValue(self.split_heads(key), self.split_heads(value))
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: KeyValue,
+        key_mask: Tensor | None = None,
+        *,
+        record: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Let x, (batch, target, d_model), attend to the source → the same shape.
+
+        ``key_mask`` (batch, source) is ``True`` for source tokens that may be attended to; ``record``
+        receives the weights, (batch, heads, target, source).
+        """
+        check_key_mask(key_mask, len(x), memory.key.size(2))
+        mask = None if key_mask is None else key_mask[:, None, None]
+        query = self.split_heads(self.query(x))
+        return self.join_heads(self.attend(query, memory.key, memory.value, mask, record))
