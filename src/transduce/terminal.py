@@ -1,5 +1,6 @@
 """Progress on a terminal: one status line that fits its width and is redrawn in place."""
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ class StatusLine:
     def __init__(self, console: Console, what: str, total: int | None) -> None:
         """``what`` names the work. Without a ``total``, there is no bar and no time left."""
         self._what, self._total = what, total
+        self.deadline = math.inf  # the time.monotonic() at which the work ends in any case
         self._done, self._columns = 0, tuple[Column, ...]()
         self._first: tuple[float, int] | None = None  # time and count of the first update
         self._updated = 0.0
@@ -72,8 +74,8 @@ class StatusLine:
             return ""
         start, already_done = self._first
         pace = (self._updated - start) / (self._done - already_done)
-        since_update = time.monotonic() - self._updated
-        return f"{format_duration(pace * (self._total - self._done) - since_update)} left"
+        end = min(self._updated + pace * (self._total - self._done), self.deadline)
+        return f"{format_duration(end - time.monotonic())} left"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render as many columns as fit, with a bar if there is room for it, and no line break."""

@@ -62,6 +62,16 @@ def test_elsewhere_there_is_a_line_per_log(clock):
     assert "495 tokens per second" in summary
 
 
+def test_a_time_limit_bounds_the_time_left(clock):
+    written = io.StringIO()
+    with ProgressDisplay(Console(file=written), steps=10_000, minutes=2) as display:
+        for step in (1, 50):
+            display.on_step(Progress(step=step, seconds=30.0), METRICS)  # 30 seconds before it was resumed
+            display.on_log(Progress(step=step), METRICS)
+            clock[0] += 10
+    assert written.getvalue().splitlines()[1].endswith("  1 min 20 s left")
+
+
 def test_images_have_no_perplexity():
     written = io.StringIO()
     with ProgressDisplay(Console(file=written), 200, IMAGES) as display:

@@ -12,7 +12,9 @@ def demo(
     ] = "dates",
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for the data and the model. [default: a temporary folder]"),
+        typer.Option(
+            metavar="DIR", help="Folder for the data and the model.", show_default="a new temporary folder"
+        ),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Number of training steps.")] = 1200,
 ) -> None:

@@ -9,8 +9,9 @@ import typer
 def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")]) -> None:
     """Draw a run's training curves and write model cards (README.md).
 
-    The curves are written to RUN/curves.png, a model card into each model folder. This also works while the
-    run is training. A README.md that you wrote or changed yourself is never overwritten.
+    The curves are written to RUN/curves.png, and a model card to each model folder.
+
+    This also works while the run is training. A README.md of your own is never overwritten.
 
     Example: transduce report runs/en-de
     """

@@ -21,8 +21,11 @@ class ProgressDisplay:
     The loss is the negative log-likelihood (NLL) without label smoothing, in training as in validation.
     """
 
-    def __init__(self, console: Console, steps: int, words: Words = TEXT) -> None:
-        self._console, self._steps, self._words = console, steps, words
+    def __init__(
+        self, console: Console, steps: int, words: Words = TEXT, *, minutes: float | None = None
+    ) -> None:
+        """``minutes`` is the time limit of the run, if it has one."""
+        self._console, self._steps, self._words, self._minutes = console, steps, words, minutes
         self._status = StatusLine(console, "step", steps)
         self._throughput = Throughput()
         self._started = time.monotonic()
@@ -47,6 +50,8 @@ class ProgressDisplay:
         """Update the status line."""
         if not self._steps_taken:
             self._started = time.monotonic()
+            if self._minutes is not None:
+                self._status.deadline = self._started + 60 * self._minutes - progress.seconds
         self._steps_taken += 1
         self._throughput.measure(progress.tokens)
         self._status.update(progress.step, self._columns(metrics))
