@@ -1,7 +1,8 @@
-/* The inner loops of encoding and decoding, for processors that multiply 8-bit numbers 64 at a time (AVX-512 VNNI).
+/* The inner loops of encoding and decoding for processors with AVX-512 VNNI (64 products of 8-bit numbers per
+ * instruction).
  *
- * Each function computes what a line of Python says elsewhere, which it is tested against; `kernels.py` has
- * this file compiled and calls it. Arrays are rows of numbers one after the other unless there are strides.
+ * Every function is tested against readable Python code that computes the same; `kernels.py` compiles and loads
+ * this file. Arrays are contiguous and row-major unless strides are given.
  */
 #include <immintrin.h>
 #include <math.h>
@@ -11,21 +12,21 @@
 #include <string.h>
 
 enum {
-    LANES = 16,           /* numbers of 32 bits in a register */
+    LANES = 16,           /* 32-bit numbers in a register */
     VECTORS = 4,          /* registers of outputs in a tile */
     PANEL = VECTORS * LANES,
-    ROWS = 6,             /* of a tile: 6 x 4 sums, 4 weights and an input fit into 32 registers */
+    ROWS = 6,             /* of a tile: 6 x 4 sums, 4 weights and 1 input fit in 32 registers */
     MOST_THREADS = 64,
 };
 
-long enough = 1 << 24; /* products that are worth a thread: it takes as long to begin as a million of them */
+long enough = 1 << 24; /* products that justify another thread: starting one takes as long as a million of them */
 
-static inline __mmask16 first(long count) /* lanes, of as many as there are left */
+static inline __mmask16 first(long count) /* the mask of the first `count` lanes */
 {
     return count >= LANES ? 0xffff : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
 }
 
-/* Several threads. None of them outlives a call: a process may fork between two. */
+/* Threads. None of them outlives a call, because the process may fork between two calls. */
 
 typedef void Work(const void *job, long begin, long end);
 typedef struct {
@@ -62,13 +63,13 @@ static void in_shares(Work *work, const void *job, long count, long products, in
         if (begun[i]) pthread_join(others[i], NULL);
 }
 
-/* e^x for x <= 0, to the last bit or two: 2^n e^r with |r| <= ln(2) / 2, and a polynomial for e^r */
+/* e^x for x <= 0, correct to one or two bits: 2^n e^r with |r| <= ln(2) / 2, and a polynomial for e^r */
 static inline __m512 exp16(__m512 x)
 {
-    x = _mm512_max_ps(_mm512_set1_ps(-87.0f), x); /* in this order, NaN stays NaN */
+    x = _mm512_max_ps(_mm512_set1_ps(-87.0f), x); /* with the arguments in this order, NaN stays NaN */
     const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x); /* ln(2) in two parts: */
-    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);     /* n times the first is exact */
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x); /* ln(2) in two parts, so that */
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);     /* n times the first one is exact */
     __m512 p = _mm512_set1_ps(1.0f / 720);
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 120));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
@@ -79,14 +80,14 @@ static inline __m512 exp16(__m512 x)
     return _mm512_scalef_ps(p, n);
 }
 
-/* y = x W + b with W in 8 bits, and each row of x in 8 bits as it comes */
+/* y = x W + b with W in 8 bits and each row of x quantised to 8 bits on the fly */
 
 typedef struct {
-    const int8_t *weights; /* (panel, d_in / 4, 64, 4): the four products of one instruction side by side */
+    const int8_t *weights; /* (panel, d_in / 4, 64, 4): the four factors of one instruction are adjacent */
     const float *scales;   /* of each output */
     const int32_t *offsets; /* of each output: -128 times the sum of its weights */
     const float *bias;
-    int32_t d_in, d_out; /* d_in is a multiple of 4; other arrays are as long as the panels */
+    int32_t d_in, d_out; /* d_in is a multiple of 4; the other arrays are padded to whole panels */
 } Map;
 
 typedef struct {
@@ -98,7 +99,7 @@ typedef struct {
     int relu;
 } Product;
 
-/* The instruction wants one side without signs: 128 is added here, and taken off by the map's offsets. */
+/* The instruction takes one unsigned factor: 128 is added here and subtracted by the layer's offsets. */
 static float to_bytes(const float *x, long width, uint8_t *bytes)
 {
     __m512 most = _mm512_setzero_ps();
@@ -108,7 +109,7 @@ static float to_bytes(const float *x, long width, uint8_t *bytes)
         no_number |= _mm512_cmp_ps_mask(part, _mm512_set1_ps(INFINITY), _CMP_NLT_UQ);
         most = _mm512_max_ps(most, part);
     }
-    if (no_number) { /* nor is any product with it */
+    if (no_number) { /* products with NaN are NaN */
         memset(bytes, 0, width);
         return NAN;
     }
@@ -123,7 +124,7 @@ static float to_bytes(const float *x, long width, uint8_t *bytes)
     return largest / 127.0f;
 }
 
-/* A few rows of y, as many as the compiler is told, in one panel; all sums stay in registers */
+/* Some rows of y in one panel; the number is a compile-time constant, so that all sums stay in registers */
 static inline __attribute__((always_inline)) void tile(const int rows, const Product *product, long row, long panel)
 {
     const Map *map = product->map;
@@ -153,7 +154,7 @@ static inline __attribute__((always_inline)) void tile(const int rows, const Pro
 #pragma GCC unroll 4
     for (int v = 0; v < VECTORS; v++) {
         const long left = map->d_out - column - v * LANES;
-        if (left <= 0) break; /* GCC 12 keeps the sums in memory without it: look at its output after changes */
+        if (left <= 0) break; /* without this line GCC 12 keeps the sums in memory: check the assembly after changes */
         const __mmask16 there = first(left);
         const __m512 scale = _mm512_loadu_ps(map->scales + column + v * LANES);
         const __m512 bias = _mm512_loadu_ps(map->bias + column + v * LANES);
@@ -161,7 +162,7 @@ static inline __attribute__((always_inline)) void tile(const int rows, const Pro
         for (int r = 0; r < rows; r++) {
             const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(product->scales[row + r]));
             __m512 y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][v]), both, bias);
-            if (product->relu) y = _mm512_max_ps(_mm512_setzero_ps(), y); /* in this order, NaN stays NaN */
+            if (product->relu) y = _mm512_max_ps(_mm512_setzero_ps(), y); /* with the arguments in this order, NaN stays NaN */
             _mm512_mask_storeu_ps(product->y + (row + r) * map->d_out + column + v * LANES, there, y);
         }
     }
@@ -194,13 +195,13 @@ static void some_panels(const void *job, long begin, long end)
     block(job, 0, ((const Product *)job)->rows, begin, end);
 }
 
-/* x (rows, d_in), y (rows, d_out); gives 0 if there is no memory */
+/* x (rows, d_in) to y (rows, d_out); returns 0 if memory cannot be allocated */
 static int apply(const Map *map, const float *x, float *y, long rows, int relu, int threads)
 {
     const size_t size = (size_t)rows * map->d_in;
     uint8_t *bytes = malloc(size + rows * sizeof(float) + 1);
     if (!bytes) return 0;
-    float *scales = (float *)(bytes + size); /* d_in is a multiple of 4, and so is this address */
+    float *scales = (float *)(bytes + size); /* aligned, because d_in is a multiple of 4 */
     for (long row = 0; row < rows; row++)
         scales[row] = to_bytes(x + row * map->d_in, map->d_in, bytes + row * map->d_in);
     const Product product = {map, bytes, scales, y, rows, relu};
@@ -218,15 +219,15 @@ int linear(const Map *map, const float *x, float *y, long rows, int threads)
     return apply(map, x, y, rows, 0, threads);
 }
 
-/* softmax(Q K^T / sqrt(d_k)) V, for a few queries of each head */
+/* softmax(Q K^T / sqrt(d_k)) V for a few queries per head */
 
 typedef struct {
     const float *query, *key, *value;
-    const uint8_t *mask; /* (rows, length), 0 where nobody may attend; or NULL */
+    const uint8_t *mask; /* (rows, length), 0 where attention is not allowed; or NULL */
     float *out;          /* (batch, queries, heads, d_v) */
-    const int64_t *home; /* (batch): the row of each one's keys, values and mask; NULL if it is that of its number */
-    const int64_t *rows; /* (batch, rows_stride): in which rows the first positions are instead, */
-    int64_t rows_stride, known; /* as many as are known */
+    const int64_t *home; /* (batch): the row of each element's keys, values and mask; NULL if it is its index */
+    const int64_t *rows; /* (batch, rows_stride): the rows that hold the first positions instead, */
+    int64_t rows_stride, known; /* of which `known` are given */
     int64_t batch, heads, queries, length, d_k, d_v; /* widths are multiples of LANES */
     int64_t query_strides[3], key_strides[3], value_strides[3]; /* of batch, heads, positions */
     float scale;
@@ -255,7 +256,7 @@ static void weigh(float *scores, long length, const uint8_t *mask)
         sum = _mm512_add_ps(sum, weight);
     }
     const float total = _mm512_reduce_add_ps(sum);
-    const __m512 share = _mm512_set1_ps(total != 0 ? 1 / total : 0); /* who may see nothing gets zeros */
+    const __m512 share = _mm512_set1_ps(total != 0 ? 1 / total : 0); /* a query without any allowed key gets zeros */
     for (long l = 0; l < length; l += LANES) {
         const __mmask16 there = first(length - l);
         _mm512_mask_storeu_ps(scores + l, there, _mm512_mul_ps(_mm512_maskz_loadu_ps(there, scores + l), share));
@@ -281,7 +282,7 @@ static inline __attribute__((always_inline)) void mix(const int vectors, const f
 static void some_sequences(const void *job, long begin, long end)
 {
     const Attention *a = job;
-    float weights[a->length + 1]; /* a few thousand at most: `kernels.py` sees to that */
+    float weights[a->length + 1]; /* at most MAX_KEYS of `kernels.py` */
     long rows[a->length + 1];
     for (long b = begin; b < end; b++) {
         const long home = a->home ? a->home[b] : b;
@@ -315,15 +316,15 @@ void attend(const Attention *attention, int threads)
     in_shares(some_sequences, a, a->batch, a->batch * a->heads * a->queries * a->length * (a->d_k + a->d_v), threads);
 }
 
-/* Layers of an encoder or a decoder, and what surrounds their sub-layers (`Residual`) */
+/* Layers of an encoder or a decoder, and the residual connections around their sub-layers (`Residual`) */
 
 typedef struct {
     const float *weight, *bias;
 } Norm;
 
 typedef struct {
-    Map own, own_output, query, memory_output, inner, outer; /* an encoder's layer has no third and fourth, */
-    Norm around_own, around_memory, around_feed_forward;     /* and no second */
+    Map own, own_output, query, memory_output, inner, outer; /* an encoder layer has no query, memory_output */
+    Norm around_own, around_memory, around_feed_forward;     /* and around_memory */
 } Layer;
 
 typedef struct {
@@ -334,7 +335,7 @@ typedef struct {
     int32_t pre;
 } Stack;
 
-typedef struct { /* what is computed with, a row for each token */
+typedef struct { /* scratch memory, one row per token */
     float *x, *normed; /* d_model */
     float *wide, *narrow;
 } Room;
@@ -375,7 +376,7 @@ static void normalise(const Norm *norm, const float *x, float *y, long rows, lon
     }
 }
 
-/* What a sub-layer reads, and what becomes of what it says */
+/* The input of a sub-layer, and the residual connection after it */
 
 static const float *before(const Stack *s, const Norm *norm, const Room *room, long rows)
 {
@@ -399,10 +400,10 @@ static int feed_forward(const Stack *s, const Layer *layer, const Room *room, lo
     return 1;
 }
 
-/* Sources of different lengths, one after the other (`Encoder`): no padding is ever computed */
+/* The encoder (`Encoder`), over sources of different lengths stored one after the other, without padding */
 
 typedef struct {
-    Attention first; /* as if there were but the first token */
+    Attention first; /* for the first token; the others are offset from it */
     const int64_t *begins;
 } Sources;
 
@@ -421,7 +422,7 @@ static void some_sources(const void *job, long begin, long end)
     }
 }
 
-/* x (tokens, d_model) in, memory (tokens, d_model) out; source i is from begins[i] to begins[i + 1] */
+/* x (tokens, d_model) to memory (tokens, d_model); source i spans begins[i] to begins[i + 1] */
 int encode(const Stack *s, const int64_t *begins, long sources, const float *x, float *memory, int threads)
 {
     const long tokens = begins[sources], keys = s->heads * s->d_k, values = s->heads * s->d_v;
@@ -438,7 +439,7 @@ int encode(const Stack *s, const int64_t *begins, long sources, const float *x, 
         },
         .begins = begins,
     };
-    const long products = sources ? tokens * (tokens / sources) * (keys + values) : 0; /* about */
+    const long products = sources ? tokens * (tokens / sources) * (keys + values) : 0; /* approximately */
     int ok = 1;
     for (long l = 0; ok && l < s->depth; l++) {
         const Layer *layer = s->layers + l;
@@ -457,10 +458,10 @@ int encode(const Stack *s, const int64_t *begins, long sources, const float *x, 
     return ok;
 }
 
-/* One token more of every target: embedding, decoder and output (`Transformer.step`) */
+/* One more token of every hypothesis: embedding, decoder and output (`Transformer.step`) */
 
 typedef struct {
-    float *key, *value; /* (rows, heads, capacity, d_k or d_v): of the targets so far */
+    float *key, *value; /* (rows, heads, capacity, d_k or d_v): of the hypotheses so far */
     const float *memory_key, *memory_value; /* (sources, heads, source, d_k or d_v) */
 } Past;
 
@@ -468,16 +469,16 @@ typedef struct {
     Stack stack;
     const Map *output;
     const float *embedding; /* (vocabulary, d_model) */
-    const float *positions; /* (lengths, d_model): what is added at each */
+    const float *positions; /* (positions, d_model): positional encodings */
     const uint8_t *mask;    /* (sources, source) */
-    const int64_t *home, *rows; /* where each source is, and the past of each target; see `Attention` */
+    const int64_t *home, *rows; /* the row of each source, and of the past of each hypothesis; see `Attention` */
     int64_t rows_stride, known;
     int64_t vocabulary, sources, width;
-    int64_t capacity, length, source; /* positions there is room for, that were read, of the sources */
+    int64_t capacity, length, source; /* reserved positions, positions read, source length */
     float scale;
 } Step;
 
-/* x (targets, d_model); gives 0 if there is no such token */
+/* x (targets, d_model); returns 0 if a token is not in the vocabulary */
 static int embed(const Step *s, const int64_t *tokens, float *x, long targets)
 {
     const long width = s->stack.d_model;
@@ -490,7 +491,7 @@ static int embed(const Step *s, const int64_t *tokens, float *x, long targets)
     return 1;
 }
 
-/* Keys and values, behind the queries in each row, take their place among those of the target so far. */
+/* Copies keys and values, which follow the queries in each row, into the caches. */
 static void remember(const Step *s, const Past *past, const float *rows, long targets)
 {
     const long heads = s->stack.heads, d_k = s->stack.d_k, d_v = s->stack.d_v;
@@ -504,7 +505,7 @@ static void remember(const Step *s, const Past *past, const float *rows, long ta
 
 enum { DONE, NO_MEMORY, NO_SUCH_TOKEN, NO_NUMBERS };
 
-/* tokens (targets) in, logits (targets, vocabulary) out */
+/* tokens (targets) to logits (targets, vocabulary) */
 int step(const Step *step, const Past *pasts, const int64_t *tokens, float *logits, int threads)
 {
     const Stack *s = &step->stack;
@@ -561,17 +562,17 @@ int step(const Step *step, const Past *pasts, const int64_t *tokens, float *logi
     return ok ? DONE : NO_MEMORY;
 }
 
-/* The best ways to go on: the highest of log(softmax(logits)) + sum over all hypotheses of a sentence */
+/* The best continuations: the highest log(softmax(logits)) + sum over all hypotheses of a sentence */
 
 typedef struct {
     const float *logits, *sums; /* (sentences, width, vocabulary), (sentences, width) */
-    const int64_t *silent;      /* tokens that are never said */
+    const int64_t *silent;      /* tokens that are never chosen */
     float *scores;              /* (sentences, count), highest first */
-    int64_t *parents, *tokens;  /* (sentences, count): of which hypothesis, and with what it goes on */
+    int64_t *parents, *tokens;  /* (sentences, count): the hypothesis and the token of each continuation */
     int64_t sentences, width, vocabulary, count, silents;
 } Choice;
 
-static float log_of_sum(const float *x, long width) /* of the exponentials */
+static float log_of_sum(const float *x, long width) /* log(sum(exp(x))) */
 {
     const __m512 never = _mm512_set1_ps(-INFINITY);
     __m512 most = never;
@@ -605,16 +606,16 @@ static void some_choices(const void *job, long begin, long end)
             const long hypothesis = s * c->width + h;
             const float *logits = c->logits + hypothesis * c->vocabulary;
             const float sum = c->sums[hypothesis], all = log_of_sum(logits, c->vocabulary);
-            if (isnan(all)) { /* there is no best, and the caller has to know */
+            if (isnan(all)) { /* the caller reports NaN logits */
                 for (long n = 0; n < c->count; n++) scores[n] = NAN;
                 break;
             }
             for (long i = 0; i < c->vocabulary; i += LANES) {
                 const __mmask16 there = first(c->vocabulary - i);
                 const __m512 below = _mm512_sub_ps(_mm512_maskz_loadu_ps(there, logits + i), _mm512_set1_ps(all));
-                /* No logarithm of a probability is above 0, however it was rounded: sums never rise. */
+                /* Rounding must not make a log-probability positive: sums never rise. */
                 const __m512 score = _mm512_add_ps(_mm512_min_ps(below, _mm512_setzero_ps()), _mm512_set1_ps(sum));
-                /* After the first few, hardly any is among the best so far. */
+                /* After the first few tokens, hardly any is among the best so far. */
                 unsigned better =
                     _mm512_mask_cmp_ps_mask(there, score, _mm512_set1_ps(scores[c->count - 1]), _CMP_GT_OQ);
                 for (; better; better &= better - 1) {
@@ -634,12 +635,11 @@ static void some_choices(const void *job, long begin, long end)
 void choose(const Choice *choice, int threads)
 {
     const long logits = choice->sentences * choice->width * choice->vocabulary;
-    in_shares(some_choices, choice, choice->sentences, 32 * logits, threads); /* an exponential takes as long as 32 */
+    in_shares(some_choices, choice, choice->sentences, 32 * logits, threads); /* an exponential takes as long as 32 products */
 }
 
-/* Rows that take the place of others, in several arrays: number i of `count` becomes what number rows[i] of `batch`
- * is, in each of `parts` pieces. Gives 0, and does nothing, if one that is needed would be overwritten or is not
- * there. Sizes are in bytes. */
+/* Moves rows in several arrays: row i of `count` becomes row rows[i] of `batch`, in each of `parts` pieces. Returns
+ * 0 and does nothing if a row is out of range or would be overwritten before it is read. Sizes are in bytes. */
 int move(char *const *arrays, long many, long batch, const int64_t *rows, long count, long parts, long part_size,
     long filled)
 {
@@ -659,29 +659,29 @@ int move(char *const *arrays, long many, long batch, const int64_t *rows, long c
     return 1;
 }
 
-/* Beam search, a step at a time (`beam_search`): the model's step, the choice, and what becomes of each sentence.
- * Nothing moves in memory when hypotheses go on or sentences leave: each hypothesis knows where its past is. */
+/* One step of beam search (`beam_search`): the model's step, the choice of continuations, and the end of sentences.
+ * Nothing moves in memory when hypotheses continue or sentences end: each hypothesis knows the rows of its past. */
 
-typedef struct { /* a target that was found: `token` said after what hypothesis `origin` had said at `length` */
+typedef struct { /* a finished hypothesis: `token` after hypothesis `origin` of `length` tokens */
     double score;
     int64_t length, origin, token;
     float sum;
 } Ending;
 
 typedef struct {
-    const int64_t *limits;   /* (sources): the greatest lengths */
-    const double *penalties; /* of each length up to the greatest */
+    const int64_t *limits;   /* (sources): maximum lengths */
+    const double *penalties; /* of each length up to the longest maximum */
     const int64_t *silent;
     int64_t silents, beam, count, eos, exact;
-    int64_t *going;            /* (sources): of those that go on, which they are */
+    int64_t *going;            /* (sources): the indices of unfinished sources */
     int64_t *rows, *next_rows; /* (targets, stride): see `Attention` */
-    int64_t *origins, *tokens; /* (lengths, targets): what was said, and by which hypothesis of the length before; */
-    float *sums;               /* tokens of length 0 are the first that are read */
+    int64_t *origins, *tokens; /* (lengths, targets): every token, and the hypothesis it continues; */
+    float *sums;               /* the tokens of length 0 are bos */
     Ending *endings;           /* (sources, beam), best first */
-    int64_t *ended;            /* (sources): how many */
+    int64_t *ended;            /* (sources): number of endings */
     float *logits, *scores;    /* (targets, vocabulary), (sources, 2 beam) */
     int64_t *parents, *chosen; /* (sources, 2 beam) */
-    int64_t targets;           /* at most: sources x beam */
+    int64_t targets;           /* sources x beam */
 } Search;
 
 static void finish(const Search *s, long source, Ending new)
@@ -696,19 +696,19 @@ static void finish(const Search *s, long source, Ending new)
     endings[n] = new;
 }
 
-/* Whether a source has what is wanted, once hypotheses, none above the `highest`, have this length */
+/* Whether a source is finished, given the `highest` sum of its unfinished hypotheses at this length */
 static int is_done(const Search *s, long source, long length, float highest)
 {
     const long ended = s->ended[source], limit = s->limits[source];
     if (length >= limit || highest == -INFINITY) return 1;
     if (ended < s->count) return 0;
     if (ended == s->beam && (s->beam == 1 || !s->exact)) return 1;
-    /* Sums only fall; the penalty of a length to come that flatters them most is at one of its ends. */
+    /* Sums only fall, and the largest penalty is that of the shortest or of the longest possible length. */
     const double most = fmax(s->penalties[length + 1], s->penalties[limit]);
     return s->endings[source * s->beam + s->count - 1].score >= highest / most;
 }
 
-/* One token more of every hypothesis; `of` then says how many sources go on, and how long their targets are */
+/* Advances every hypothesis by one token; `of` then has the number of unfinished sources and their length */
 int advance(Step *of, const Past *pasts, Search *s, int threads)
 {
     const long length = of->length, width = of->width, candidates = 2 * s->beam;
@@ -726,7 +726,7 @@ int advance(Step *of, const Past *pasts, Search *s, int threads)
         long place = first_place;
         for (long rank = 0, c = i * candidates; place < first_place + s->beam && rank < candidates; rank++, c++) {
             const Ending it = {0, length, i * width + s->parents[c], s->chosen[c], s->scores[c]};
-            if (it.token != s->eos) { /* of each hypothesis, one way ends: a beam of others is left */
+            if (it.token != s->eos) { /* each hypothesis has one continuation that ends: at least `beam` others are left */
                 origins[place] = it.origin, tokens[place] = it.token, sums[place] = it.sum;
                 place++;
             } else if (rank < s->beam)
@@ -736,7 +736,7 @@ int advance(Step *of, const Past *pasts, Search *s, int threads)
             s->going[going++] = source;
             continue;
         }
-        if (length + 1 >= s->limits[source]) /* taken as they are */
+        if (length + 1 >= s->limits[source]) /* cut off at the maximum length */
             for (long p = first_place; p < place; p++)
                 finish(s, source, (Ending){0, length, origins[p], tokens[p], sums[p]});
     }
@@ -751,6 +751,6 @@ int advance(Step *of, const Past *pasts, Search *s, int threads)
     return DONE;
 }
 
-/* What Python must agree with */
+/* Sizes of the structures, which Python compares with its own */
 const long sizes[] = {sizeof(Map), sizeof(Attention), sizeof(Choice), sizeof(Norm), sizeof(Layer), sizeof(Stack),
     sizeof(Past), sizeof(Step), sizeof(Ending), sizeof(Search)};
