@@ -145,7 +145,7 @@ def test_outcomes_are_as_likely_as_the_paper_makes_them(word, p):
 
 
 def test_words_are_forgotten_when_they_are_many(monkeypatch):
-    monkeypatch.setattr("transduce.data.bpe_dropout._MOST_WORDS", 3)
+    monkeypatch.setattr("transduce.data.bpe_dropout._CACHED_WORDS", 3)
     side = tokenizer().source
     dropout = side.dropout()
     assert [dropout.encode(line, 0, random.Random(0)) for line in LINES] == side.encode(LINES)
@@ -183,4 +183,4 @@ def test_merges_go_by_rank_and_then_from_the_left(text):
 
 @pytest.mark.parametrize("kind", ["unigram", "wordpiece", "char", "byte"])
 def test_other_tokenizers_refuse(kind):
-    assert "BPE-dropout needs a BPE tokenizer" in refused(tokenizer(kind).source.dropout)
+    assert "--tokenizer bpe" in refused(tokenizer(kind).source.dropout)

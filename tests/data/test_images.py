@@ -57,7 +57,7 @@ def test_sizes_and_colours_of_a_folder(folder):
     theirs = np.asarray(PIL.fromarray(colours).convert("L"))
     assert np.abs(grey.astype(int) - theirs).max() <= 1
     write_image(folder / "dog" / "large.png", (7, 4))
-    with pytest.raises(DataError, match=r"large.png is 7×4, but .*0.png is 6×4; give --size"):
+    with pytest.raises(DataError, match=r"large.png is 7×4, .*0.png is 6×4; .*--size"):
         read_images(folder)
 
 
@@ -146,7 +146,7 @@ class Trap:
 
 def test_an_archive_cannot_bring_objects(tmp_path, capsys):
     np.savez(tmp_path / "a.npz", images=np.array([Trap()], dtype=object), labels=np.array([0]))
-    with pytest.raises(DataError, match=r"a.npz cannot be read: .*; write it with numpy.savez, no objects"):
+    with pytest.raises(DataError, match=r"a.npz .*numpy.savez"):
         read_images(tmp_path / "a.npz")
     assert "trapped" not in capsys.readouterr().out
 
@@ -156,12 +156,12 @@ def write_npz(path, **arrays):
 
 
 MISTAKES = {
-    "missing": (lambda p: None, "x does not exist; give a folder of images by class"),
-    "no_folders": (lambda p: p.mkdir(), "x has no folders in it"),
-    "empty_class": (lambda p: (p / "cat").mkdir(parents=True), r"there is no image in .*cat"),
+    "missing": (lambda p: None, "x does not exist"),
+    "no_folders": (lambda p: p.mkdir(), "x contains no folders"),
+    "empty_class": (lambda p: (p / "cat").mkdir(parents=True), r"cat .*no image"),
     "corrupt": (
         lambda p: (write_image(p / "a" / "1.png"), (p / "a" / "2.png").write_bytes(b"\x89PNG\r\n\x1a\nxx")),
-        r"2.png cannot be read as an image: .*; remove it or replace it",
+        r"2.png cannot be read as an image: ",
     ),
     "cut_off": (
         lambda p: (
@@ -175,7 +175,7 @@ MISTAKES = {
             (p / "a").mkdir(parents=True),
             PIL.fromarray(np.full((4, 4), 4000, np.uint16)).save(p / "a" / "1.png"),
         ),
-        "1.png has more than 8 bits a channel; convert",
+        "1.png .*8 bits",
     ),
 }
 
@@ -196,20 +196,20 @@ IMAGES, LABELS = np.zeros((2, 3, 3), np.uint8), np.array([0, 1])
     ("arrays", "said"),
     [
         ({"images": IMAGES}, "has no array 'labels'"),
-        ({"images": IMAGES.astype(float), "labels": LABELS}, r"holds float64 of shape \(2, 3, 3, 1\)"),
-        ({"images": IMAGES[0], "labels": LABELS}, "as images; they should be uint8"),
-        ({"images": IMAGES, "labels": LABELS[:1]}, r"2 images, but labels are int64 of shape \(1,\)"),
+        ({"images": IMAGES.astype(float), "labels": LABELS}, r"float64 .*\(2, 3, 3, 1\)"),
+        ({"images": IMAGES[0], "labels": LABELS}, "uint8"),
+        ({"images": IMAGES, "labels": LABELS[:1]}, r"2 images, .*int64 .*\(1,\)"),
         ({"images": IMAGES, "labels": LABELS - 1}, "counted from 0"),
         ({"images": IMAGES, "labels": LABELS, "classes": ["one"]}, "only 1 classes have names"),
         ({"images": IMAGES, "labels": LABELS, "classes": []}, "only 0 classes have names"),
-        ({"images": IMAGES, "labels": LABELS, "classes": "one"}, r"holds classes of shape \(\); give a list"),
+        ({"images": IMAGES, "labels": LABELS, "classes": "one"}, r"classes .*\(\)"),
         (
             {"images": IMAGES, "labels": LABELS * 3_000_000},
-            r"2 images, but one of class number 3000000; check",
+            r"2 images, .*3000000",
         ),
         (
             {"images": IMAGES, "labels": np.array([0, 2**64 - 1], np.uint64), "classes": ["one"]},
-            "check the labels",
+            "18446744073709551615",
         ),
     ],
 )
@@ -225,7 +225,7 @@ def test_an_archive_that_claims_more_than_there_can_be(tmp_path):
     np.lib.format.write_array_header_1_0(header, claimed)
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("images.npy", header.getvalue())
-    with pytest.raises(DataError, match=r"a.npz cannot be read: .*; write it with numpy.savez"):
+    with pytest.raises(DataError, match=r"a.npz .*numpy.savez"):
         read_images(tmp_path / "a.npz")
 
 
@@ -237,12 +237,12 @@ def test_a_class_may_have_a_greater_number_than_there_are_images(tmp_path):
 def test_mistakes_in_idx_files(tmp_path):
     path = tmp_path / "t-images-idx3-ubyte"
     path.write_bytes(idx(np.zeros((2, 3, 3), np.uint8)))
-    with pytest.raises(DataError, match=r"labels of .* are not beside it; they should be in .*labels-idx1"):
+    with pytest.raises(DataError, match=r"labels of .*labels-idx1"):
         read_images(path)
     for data, said in (
-        (b"hello", "is no idx file of bytes"),
-        (idx(np.zeros((2, 3, 3), np.uint8))[:-1], "is cut off"),
-        (b"\0\0\x08\x03\0\0", "is cut off"),
+        (b"hello", "not an idx file"),
+        (idx(np.zeros((2, 3, 3), np.uint8))[:-1], "its header"),
+        (b"\0\0\x08\x03\0\0", "its header"),
         (gzip.compress(b"hello" * 99, mtime=0)[:-9], "cannot read"),
     ):
         path.write_bytes(data)
@@ -250,7 +250,7 @@ def test_mistakes_in_idx_files(tmp_path):
             read_idx(path)
     other = tmp_path / "picture.dat"
     other.write_bytes(b"")
-    with pytest.raises(DataError, match="is of no known kind"):
+    with pytest.raises(DataError, match="unknown format"):
         read_images(other)
 
 
@@ -291,7 +291,7 @@ def test_every_class_gives_its_share_and_keeps_one():
     most, held = images.split(0.5, seed=5)
     assert np.bincount(most.labels, minlength=4).min() == 1
     alone = images.select(np.array([0, 40, 60, 62]))
-    with pytest.raises(DataError, match=r"^no class has an image to spare; give more of them, or images to"):
+    with pytest.raises(DataError, match="only one image"):
         alone.split(0.1)
     one_more = images.select(np.array([0, 40, 41, 60, 62]))
     for seed in range(5):
@@ -314,7 +314,7 @@ def test_classes_are_matched_by_name_or_by_number():
     assert np.array_equal(named.labels, images.labels)
     turned = images.with_classes(["a", "b"]).with_classes(["b", "a"])
     assert np.array_equal(turned.labels, 1 - images.labels)
-    with pytest.raises(DataError, match="there is no class 'b'; known: a, c"):
+    with pytest.raises(DataError, match=r"class 'b'; .*a, c"):
         images.with_classes(["a", "b"]).with_classes(["a", "c"])
 
 
@@ -365,5 +365,5 @@ def test_listing_images(folder, tmp_path):
     files = list_images([folder / "dog", folder / "cat" / "0.png"])
     assert [path.name for path in files] == ["0.png", "1.png", "2.png", "0.png"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="there is no image in"):
+    with pytest.raises(DataError, match="no image"):
         list_images([tmp_path / "empty"])

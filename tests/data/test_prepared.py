@@ -90,12 +90,12 @@ def test_an_older_corpus_of_another_vocabulary_is_replaced(folder):
 @pytest.mark.parametrize("name", ["source.offsets", "source.uint16", "target.offsets", "target.uint32"])
 def test_a_missing_file(folder, name):
     (folder / name).unlink()
-    assert f"{folder} holds no prepared corpus" in refused(Pairs.open, folder)
+    assert str(folder) in refused(Pairs.open, folder)
 
 
 def test_a_missing_folder(tmp_path):
-    assert f"{tmp_path / 'missing'} holds no prepared corpus" in refused(Pairs.open, tmp_path / "missing")
-    assert "holds no prepared corpus" in refused(Pairs.open, tmp_path)
+    assert str(tmp_path / "missing") in refused(Pairs.open, tmp_path / "missing")
+    assert str(tmp_path) in refused(Pairs.open, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["source.offsets", "source.uint16", "target.offsets", "target.uint32"])

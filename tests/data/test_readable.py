@@ -20,7 +20,7 @@ def test_pieces_of_words():
 
 
 def test_characters_and_bytes_have_no_words():
-    assert shown("char", "a fox€") == ["a", "␣", "f", "o", "x", "<0xE2>", "<0x82>", "<0xAC>"]
+    assert shown("char", "a fox€") == ["a", "␣", "f", "o", "x", "⟨E2⟩", "⟨82⟩", "⟨AC⟩"]
     assert shown("byte", "a é") == ["a", "␣", "⟨C3⟩", "⟨A9⟩"]
     assert not has_words(train_side_tokenizer(["a"], kind="byte", size=300))
     assert has_words(train_side_tokenizer(["a"], kind="bpe", size=300))
@@ -28,6 +28,20 @@ def test_characters_and_bytes_have_no_words():
 
 def test_parts_of_a_character_are_numbers():
     assert shown("bpe", "𝄞")[1:] == ["·⟨F0⟩", "·⟨9D⟩", "·⟨84⟩", "·⟨9E⟩"]
+
+
+def test_several_bytes_of_a_character_are_one_token():
+    # 가 and 각 share their first two bytes, EA B0, which become a token.
+    side = train_side_tokenizer(["가각간갇갈 감갑값갓갔"] * 5, kind="bpe", size=262)
+    tokens = readable(side, side.encode(["갛"])[0])
+    assert "⟨EA B0⟩" in "".join(tokens)
+    assert not any("␣B" in token for token in tokens)
+
+
+def test_symbols():
+    side = train_side_tokenizer(["a̠ b t͡ʃ", "b"], kind="symbols", size=300)
+    assert readable(side, side.encode(["t͡ʃ a̠"])[0]) == ["t͡ʃ", "a̠"]
+    assert readable(side, side.encode(["b xy"])[0]) == ["b", "␣", "·x", "·y"]
 
 
 def test_special_tokens_stay_what_they_are_and_text_that_looks_like_them_does_not():

@@ -51,7 +51,7 @@ def test_tokens_segments_and_cuts_are_hugging_faces(side, length, tmp_path):
 
 
 def test_more_than_a_model_reads(side):
-    with pytest.raises(DataError, match=r"3 texts, with tabs between them, are in .*reads two at a time"):
+    with pytest.raises(DataError, match="3 texts"):
         encode_lines(["a", "a\tb\tc"], side, 3, config())
-    with pytest.raises(DataError, match=r"2 texts, with tabs between them, are in .*reads one at a time"):
+    with pytest.raises(DataError, match="2 texts"):
         encode_lines(["a\tb"], side, 3, config(segments=1))

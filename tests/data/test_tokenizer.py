@@ -74,7 +74,7 @@ def test_the_fast_way_is_the_slow_way(kind, batch):
 def test_the_fast_way_is_the_slow_way_when_memory_runs_out(kind, text):
     side = SideTokenizer(tokenizer(kind).source.backend)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transduce.data.words.MOST_REMEMBERED", 2)
+        patch.setattr("transduce.data.words.MAX_CACHED_IDS", 2)
         many = f"{text} the dog sees the cat {text}"
         assert side.encode([many, text]) == side.encode_slowly([many, text])
 

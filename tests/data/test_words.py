@@ -53,7 +53,7 @@ BEGINS = np.arange(0x110000) == 0
 @given(calls=st.lists(batches, max_size=4), most=st.integers(0, 20))
 def test_remembered_is_encoded_however_little_is_remembered(calls, most):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words, "MOST_REMEMBERED", most)
+        patch.setattr(words, "MAX_CACHED_IDS", most)
         memory = WordMemory(letters, BEGINS)
         for batch in calls:
             assert memory.encode(batch).tolist() == letters(batch).tolist()
@@ -101,14 +101,14 @@ def test_words_are_counted(batch):
 
 
 def test_much_text_is_counted_bit_by_bit(monkeypatch):
-    monkeypatch.setattr(words, "_AT_ONCE", 50)
+    monkeypatch.setattr(words, "_BATCH_CHARACTERS", 50)
     lines = sentences(200)
     assert count_words(lines) == Counter(word for line in lines for word in line.split())
 
 
 def test_of_too_many_words_the_common_ones_are_kept(monkeypatch):
-    monkeypatch.setattr(words, "_AT_ONCE", 100)
-    monkeypatch.setattr(words, "MOST_COUNTED", 1000)
+    monkeypatch.setattr(words, "_BATCH_CHARACTERS", 100)
+    monkeypatch.setattr(words, "MAX_COUNTED_BYTES", 1000)
     lines = [f"the dog {number} ж{number}" for number in range(2000)]
     counts = count_words(lines)
     assert (counts["the"], counts["dog"]) == (2000, 2000)
@@ -116,8 +116,8 @@ def test_of_too_many_words_the_common_ones_are_kept(monkeypatch):
 
 
 def test_languages_that_follow_each_other_are_both_counted(monkeypatch):
-    monkeypatch.setattr(words, "_AT_ONCE", 100)
-    monkeypatch.setattr(words, "MOST_COUNTED", 1000)
+    monkeypatch.setattr(words, "_BATCH_CHARACTERS", 100)
+    monkeypatch.setattr(words, "MAX_COUNTED_BYTES", 1000)
     lines = [f"{word} {word}{number}" for word in ("house", "Haus") for number in range(500)]
     assert {count_words(lines)[word] for word in ("house", "Haus")} == {500}
 
@@ -131,7 +131,7 @@ def test_words_are_read_as_often_as_counted(counts):
 def test_of_very_many_words_an_even_share_is_read(counts):
     most = 300
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words, "MOST_READ", most)
+        patch.setattr(words, "MAX_TRAINING_WORDS", most)
         read = Counter(word for text in repeated(counts) for word in text.split(" "))
     total = counts.total()
     assert read.total() == min(total, most) or total > most > read.total() >= most - 1

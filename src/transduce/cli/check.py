@@ -15,10 +15,11 @@ def check(
     test_source: o.TestSource = None,
     test_target: o.TestTarget = None,
     test_pairs: o.TestPairs = None,
+    normalize: o.Normalize = "nfc",
 ) -> None:
-    """Look for trouble in a parallel corpus: what, where, and what to do about it.
+    """Look for problems in a parallel corpus, and say where they are and what to do about them.
 
-    Exit code 1 if something was found, 2 if the files cannot be read.
+    The exit code is 1 if problems were found, and 2 if the files cannot be read.
 
     Example: transduce check --source train.en --target train.de --valid-source val.en --valid-target val.de
     """
@@ -31,13 +32,13 @@ def check(
 
     train = Corpus.of(source or [], target or [], pairs or [], "training")
     if train is None:
-        raise DataError("no files were given", "name them: --source FILE --target FILE, or --pairs FILE")
+        raise DataError("no files were given", "use --source FILE --target FILE, or --pairs FILE")
     others = {
         "validation": Corpus.of(valid_source or [], valid_target or [], valid_pairs or [], "validation"),
         "test": Corpus.of(test_source or [], test_target or [], test_pairs or [], "test"),
     }
-    with Console(stderr=True).status("looking ..."):
-        report = Doctor().examine(train, {name: corpus for name, corpus in others.items() if corpus})
-    print_report(report, Console(soft_wrap=False))
+    with Console(stderr=True).status("examining the corpus ..."):
+        report = Doctor(normalize).examine(train, {name: corpus for name, corpus in others.items() if corpus})
+    print_report(report, Console())
     if report.findings:
         raise typer.Exit(1)

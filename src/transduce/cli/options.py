@@ -43,7 +43,7 @@ Pairs = Annotated[
     list[Path] | None,
     Option(
         metavar="FILE",
-        help="Source and target in one file (.tsv or .jsonl), instead of --source and --target.",
+        help="Source and target in one file (.tsv, .csv or .jsonl), instead of --source and --target.",
         rich_help_panel=DATA,
     ),
 ]
@@ -129,7 +129,7 @@ TokenizerName = Annotated[
     Option(
         "--tokenizer",
         metavar="KIND|FILE",
-        help="bpe (default), unigram, wordpiece, char or byte; or an existing tokenizer.json or vocab.txt.",
+        help="bpe (default), unigram, wordpiece, char, byte or symbols; or a tokenizer.json or vocab.txt.",
         rich_help_panel=TOKENIZER,
     ),
 ]

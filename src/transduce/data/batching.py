@@ -1,4 +1,4 @@
-"""Batches by token budget: sentences of like length together, in an order that seed and epoch decide."""
+"""Batches by token budget: similar lengths together, in an order that seed and epoch determine."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from transduce.data.prepared import Pairs
 
 Indices = npt.NDArray[np.int64]
 Row = npt.NDArray[np.generic]
-_FEW, _WIDER = 120, 0.5  # batches; tokens
+_FEW_BATCHES, _EXTRA_WIDTH = 120, 0.5  # the latter in tokens
 
 
 @dataclass(frozen=True)
@@ -21,21 +21,21 @@ class Batch:
     """Padded pairs, ready for a model."""
 
     source: Tensor  # (batch, source), ends in eos
-    target: Tensor  # (batch, target), starts with bos: what the decoder reads
-    labels: Tensor  # (batch, target), ends in eos: what it should say
+    target: Tensor  # (batch, target), starts with bos: the decoder's input
+    labels: Tensor  # (batch, target), ends in eos: the tokens to predict
 
     def to(self, device: torch.device) -> "Batch":
-        """The same on a device."""
+        """Move the batch to a device."""
         return Batch(self.source.to(device), self.target.to(device), self.labels.to(device))
 
 
 def plan_batches(
     source_lengths: Indices, target_lengths: Indices, *, max_tokens: int, seed: int, epoch: int
 ) -> list[Indices]:
-    """Which pairs go together, batch by batch: a function of its arguments alone.
+    """Return the indices of the pairs in each batch; the result depends on the arguments alone.
 
-    In a batch, rows × the longest source and rows × the longest target are each at most ``max_tokens``
-    (a single pair that is longer gets a batch of its own).
+    In a batch, rows × longest source and rows × longest target are each at most ``max_tokens``; a single pair
+    that is longer gets a batch of its own.
     """
     if not len(source_lengths):
         return []
@@ -50,25 +50,26 @@ def plan_batches(
 def _side_by_side(
     source: Indices, target: Indices, max_tokens: int, generator: np.random.Generator
 ) -> Indices:
-    """An order in which neighbours are alike on both sides; equals stay as they are."""
-    # As if both languages took as many tokens: otherwise all the padding would be on one side.
+    """Return an order in which neighbours have similar lengths on both sides; equal pairs stay in order."""
+    # Scaled as if both languages needed equally many tokens: otherwise all padding would be on one side.
     ratio = float(target.sum() / source.sum())
-    one, other = source * max(1, ratio), target * max(1, 1 / ratio)
-    longer, difference = np.maximum(one, other), other - one
-    # In strips by the longer side; in a strip by how much longer it is, up and down in turn. Where batches
-    # are few, the same pairs would always meet: strips are wider there, and begin elsewhere in every epoch.
-    width = 1 + min(_WIDER, _FEW * _WIDER * max_tokens / float(longer.sum()))
+    scaled_source, scaled_target = source * max(1, ratio), target * max(1, 1 / ratio)
+    longer, difference = np.maximum(scaled_source, scaled_target), scaled_target - scaled_source
+    # Pairs are sorted into strips by the longer side; within a strip by the difference, up and down in turn.
+    # With few batches, the same pairs would always meet: strips are then wider, and begin elsewhere in every
+    # epoch.
+    width = 1 + min(_EXTRA_WIDTH, _FEW_BATCHES * _EXTRA_WIDTH * max_tokens / float(longer.sum()))
     strip = np.floor(longer / width + generator.random())
     place = np.floor(difference + generator.random())
     return np.lexsort((np.where(strip % 2, -place, place), strip))
 
 
 def _cut(order: Indices, lengths: Indices, max_tokens: int, first: float = 1.0) -> list[Indices]:
-    """Batches as large as may be; of the first one, only a share, so that all are cut elsewhere."""
+    """Cut into the largest batches that fit; the first is shortened, so that epochs are cut differently."""
     batches: list[Indices] = []
     begin, share = 0, first
     while begin < len(order):
-        # No more rows than these: the longest of them is at least as long as the first.
+        # The longest row is at least as long as the first, so that no more rows than these can fit.
         longest = np.maximum.accumulate(lengths[begin : begin + max(1, max_tokens // lengths[begin])])
         too_many = longest * np.arange(1, len(longest) + 1) > max_tokens
         rows = int(np.argmax(too_many)) if too_many.any() else len(longest)
@@ -79,7 +80,7 @@ def _cut(order: Indices, lengths: Indices, max_tokens: int, first: float = 1.0) 
 
 
 def group_steps(batches: list[Indices], target_lengths: Indices, batch_tokens: int) -> list[list[Indices]]:
-    """Batches whose gradients make one step: as many as reach ``batch_tokens`` real target tokens."""
+    """Group batches into steps of at least ``batch_tokens`` target tokens, not counting padding."""
     steps: list[list[Indices]] = []
     current: list[Indices] = []
     tokens = 0
@@ -93,24 +94,24 @@ def group_steps(batches: list[Indices], target_lengths: Indices, batch_tokens: i
 
 
 def padding_share(batches: list[Indices], lengths: Indices) -> float:
-    """How much of the batches' area is padding."""
+    """Return the share of padding in these batches."""
     area = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
     return 1 - float(lengths[np.concatenate(batches)].sum()) / area if area else 0.0
 
 
 def collate(pairs: Pairs, indices: Indices, vocabulary: Vocabulary) -> Batch:
-    """Read these pairs and pad them."""
+    """Read these pairs and pad them to a batch."""
     return pad(
         [pairs.source[index] for index in indices], [pairs.target[index] for index in indices], vocabulary
     )
 
 
 def pad(sources: list[Row], targets: list[Row], vocabulary: Vocabulary) -> Batch:
-    """Rows of ids, each ending in ``eos``, as a batch."""
+    """Pad rows of ids, each ending in ``eos``, to a batch."""
     source, labels = pad_rows(sources, vocabulary.pad), pad_rows(targets, vocabulary.pad)
     target = labels.roll(1, dims=1)
     target[:, 0] = vocabulary.bos
-    # Where there is nothing to say, there is nothing to read.
+    # The decoder reads padding where the labels are padding.
     target[labels == vocabulary.pad] = vocabulary.pad
     return Batch(source, target, labels)
 
@@ -124,11 +125,11 @@ def pad_rows(rows: Sequence[Row | Sequence[int]], pad: int) -> Tensor:
 
 
 def batches_by_length(lengths: Mapping[int, int] | Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Rows of like length together, as many as there is room for; the shortest ones first."""
-    known = lengths if isinstance(lengths, Mapping) else dict(enumerate(lengths))
+    """Yield the indices of rows with similar lengths, at most ``max_tokens`` with padding; shortest first."""
+    by_row = lengths if isinstance(lengths, Mapping) else dict(enumerate(lengths))
     batch: list[int] = []
-    for row in sorted(known, key=known.__getitem__):
-        if batch and (len(batch) + 1) * known[row] > max_tokens:
+    for row in sorted(by_row, key=by_row.__getitem__):
+        if batch and (len(batch) + 1) * by_row[row] > max_tokens:
             yield batch
             batch = []
         batch.append(row)

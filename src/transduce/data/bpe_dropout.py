@@ -1,6 +1,6 @@
-"""BPE-dropout (Provilkov et al., 2020): another segmentation of the same text each time it is read.
+"""BPE-dropout (Provilkov et al., 2020): a new segmentation of the same text each time it is read.
 
-The ``tokenizers`` library has it too, but draws from a generator that can be neither seeded nor saved.
+The ``tokenizers`` library has it as well, but with a random generator that can be neither seeded nor saved.
 """
 
 import json
@@ -11,8 +11,8 @@ from itertools import chain, pairwise, repeat
 
 from tokenizers import Tokenizer as Backend
 
-Pair = tuple[int, int]  # rank, and the place of its left piece
-_MOST_WORDS = 50_000
+Pair = tuple[int, int]  # the rank of a merge, and the index of its left piece
+_CACHED_WORDS = 50_000
 
 
 class BpeDropout:
@@ -24,35 +24,35 @@ class BpeDropout:
         merges = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
         self._ranks = {(left, right): rank for rank, (left, right) in enumerate(merges)}
         self._words = backend.pre_tokenizer
-        self._whole: dict[str, list[int]] = {}  # words with nothing dropped
+        self._whole: dict[str, list[int]] = {}  # words without dropout
 
     @property
     def has_merges(self) -> bool:
-        """Without any, there is nothing to drop."""
+        """Whether the tokenizer has merges that can be dropped."""
         return bool(self._ranks)
 
     def encode(self, text: str, p: float, generator: random.Random) -> list[int]:
-        """Ids of a normalised text; with p = 0, those of the tokenizer itself."""
+        """Return the ids of a normalized text; with p = 0, those of the tokenizer itself."""
         words = self._words.pre_tokenize_str(text) if self._words else [(text, (0, len(text)))]
         return [token for word, _ in words for token in self._encode_word(word, p, generator)]
 
     def _encode_word(self, word: str, p: float, generator: random.Random) -> list[int]:
         whole = self._whole.get(word)
         if whole is None:
-            if len(self._whole) >= _MOST_WORDS:
+            if len(self._whole) >= _CACHED_WORDS:
                 self._whole.clear()
             whole = self._whole[word] = self._segment(word, repeat(True))
         merges = len(word) - len(whole)
         kept = [generator.random() >= p for _ in range(merges)] if p else []
-        if all(kept):  # then nothing was dropped on the way
+        if all(kept):  # no merge was dropped
             return whole
         return self._segment(word, chain(kept, iter(lambda: generator.random() >= p, None)))
 
     def _segment(self, word: str, kept: Iterator[bool]) -> list[int]:
-        """Merge the best-ranked pair that is kept, until none is left.
+        """Merge the best-ranked pair that is kept, until no pair is left.
 
-        Every step draws anew for every pair, as in the paper (Algorithm 1). Pairs that rank below the first
-        one kept change nothing, so no draws are made for them.
+        Every step decides again for every pair, as in the paper (Algorithm 1). Pairs that rank below the
+        first one kept have no influence, so that no random numbers are needed for them.
         """
         pieces = _Pieces(word, self._ranks)
         merged = True
@@ -70,10 +70,10 @@ class BpeDropout:
 
 
 class _Pieces:
-    """Pieces in a row, and a heap of the pairs that can be merged: by rank, and then from the left."""
+    """The pieces of a word, and a heap of the pairs that can be merged: by rank, then from the left."""
 
     def __init__(self, word: str, ranks: dict[tuple[str, str], int]) -> None:
-        self.pieces = list(word)  # empty where a piece was merged into another
+        self.pieces = list(word)  # empty after a piece was merged into its neighbour
         self._ranks = ranks
         self._before, self._after = list(range(-1, len(word) - 1)), list(range(1, len(word) + 1))
         ranked = ((ranks.get(pair), left) for left, pair in enumerate(pairwise(word)))
@@ -81,12 +81,12 @@ class _Pieces:
         heapify(self.pairs)
 
     def holds(self, pair: Pair) -> bool:
-        """Whether this pair is still as it was when it came into the heap."""
+        """Return whether this pair is unchanged since it was put into the heap."""
         rank, left = pair
         return self._rank(left) == rank
 
     def merge(self, pair: Pair) -> None:
-        """Make one piece of two."""
+        """Merge two pieces into one."""
         _, left = pair
         right = self._after[left]
         self.pieces[left] += self.pieces[right]

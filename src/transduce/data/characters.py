@@ -1,30 +1,30 @@
-"""Which characters a text is written in."""
+"""Sets of characters, for the comparison of large texts."""
 
 import numpy as np
 import numpy.typing as npt
 
-_CODES = 0x110000  # of Unicode
+_CODE_POINTS = 0x110000
 
 
 class Characters:
-    """The characters seen so far."""
+    """The characters of the texts added so far."""
 
     def __init__(self) -> None:
-        self._seen = np.zeros(_CODES, bool)
+        self._seen = np.zeros(_CODE_POINTS, bool)
 
     def add(self, texts: list[str]) -> None:
-        """See these texts."""
+        """Add the characters of these texts."""
         self._seen[_codes(texts)] = True
 
     def unseen(self, texts: list[str]) -> dict[int, str]:
-        """For each text that has characters never seen, by its place: those, as often as they stand there."""
+        """Return the characters never added, with repetitions, by the index of the text that has them."""
         codes = _codes(texts)
         places = np.flatnonzero(~self._seen[codes])
         ends = np.cumsum([len(text) for text in texts])
-        found: dict[int, str] = {}
+        unseen: dict[int, str] = {}
         for place, index in zip(places, np.searchsorted(ends, places, side="right").tolist(), strict=True):
-            found[index] = found.get(index, "") + chr(codes[place])
-        return found
+            unseen[index] = unseen.get(index, "") + chr(codes[place])
+        return unseen
 
 
 def _codes(texts: list[str]) -> npt.NDArray[np.uint32]:

@@ -1,4 +1,4 @@
-"""Images from files: a folder by class, idx files, a NumPy archive; single ones to be classified."""
+"""Images from files: a folder per class, idx files, a NumPy archive; and single images to classify."""
 
 import gzip
 import struct
@@ -20,53 +20,53 @@ if TYPE_CHECKING:
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
 _GREY = {"1", "L", "LA"}
-_MANY = 30_000  # classes that numbers alone may make, however few the images
-_KINDS = "a folder of images by class, an idx file of images, or an .npz with images and labels"
+_MAX_CLASSES = 30_000  # without names; larger labels are taken for a mistake
+_KINDS = "a folder with one folder of images per class, an idx file, or an .npz with images and labels"
 
 
 def read_images(
     path: str | Path, *, size: tuple[int, int] | None = None, channels: int | None = None
 ) -> Images:
-    """Whichever of these it is: a folder with a folder a class, an idx file, an .npz.
+    """Read labelled images from a folder with one folder per class, an idx file or an .npz archive.
 
-    The images of a folder are brought to ``size`` (height, width) and ``channels`` if these are given, and
-    must be of one size otherwise; those of files are what they are.
+    The images of a folder are resized to ``size`` (height, width) and converted to ``channels`` if these are
+    given, and must have one size otherwise. Images in idx and .npz files are not converted.
     """
     path = Path(path).expanduser()
     if not path.exists():
         raise DataError(f"{path} does not exist", f"give {_KINDS}")
     if path.is_dir():
         return _read_folder(path, size, channels)
-    found = _read_npz(path) if path.suffix == ".npz" else _read_idx_pair(path)
-    wanted = (*(size or found.size), channels or found.channels)
-    if wanted != (*found.size, found.channels):
+    images = _read_npz(path) if path.suffix == ".npz" else _read_idx_pair(path)
+    wanted = (*(size or images.size), channels or images.channels)
+    if wanted != (*images.size, images.channels):
         raise DataError(
-            f"the images in {path} are {_shape((*found.size, found.channels))}, not {_shape(wanted)}",
-            "give others, or a model for these",
+            f"the images in {path} are {_shape((*images.size, images.channels))}, not {_shape(wanted)}",
+            "convert them, or use a model for images of this size",
         )
-    return found
+    return images
 
 
 def read_for_model(paths: Sequence[Path], size: tuple[int, int], channels: int) -> Pixels:
-    """Image files as a model wants them: (images, height, width, channels)."""
+    """Read image files, resized and converted for a model: (images, height, width, channels)."""
     return np.stack([_as_channels(_read_image(path, size), channels, path) for path in paths])
 
 
 def list_images(paths: Sequence[Path]) -> list[Path]:
-    """The files among these, and the images in the folders among them."""
-    found: list[Path] = []
+    """Return the files among these paths, and the image files inside the folders among them."""
+    files: list[Path] = []
     for path in paths:
-        inside = _files(path) if path.is_dir() else [path]
-        if not inside:
-            raise DataError(f"there is no image in {path}", f"known kinds: {', '.join(sorted(SUFFIXES))}")
-        found += inside
-    return found
+        images = _files(path) if path.is_dir() else [path]
+        if not images:
+            raise DataError(f"{path} contains no image", f"use files of type {', '.join(sorted(SUFFIXES))}")
+        files += images
+    return files
 
 
 def _read_folder(folder: Path, size: tuple[int, int] | None, channels: int | None) -> Images:
     places = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not places:
-        raise DataError(f"{folder} has no folders in it", "put the images of each class into one of its own")
+        raise DataError(f"{folder} contains no folders", "put the images of each class into a folder")
     read: list[Pixels] = []
     paths: list[Path] = []
     labels: list[int] = []
@@ -76,7 +76,7 @@ def _read_folder(folder: Path, size: tuple[int, int] | None, channels: int | Non
             if read and image.shape[:2] != read[0].shape[:2]:
                 raise DataError(
                     f"{path} is {_shape(image.shape[:2])}, but {paths[0]} is {_shape(read[0].shape[:2])}",
-                    "give --size to bring all to one size",
+                    "use --size to resize all images",
                 )
             read.append(image)
             paths.append(path)
@@ -95,7 +95,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read_image(path: Path, size: tuple[int, int] | None) -> Pixels:
-    """(height, width, 1 or 3), turned as the camera was held, over white where it is transparent."""
+    """Read an image, rotated as its EXIF data says, on white where transparent: (height, width, 1 or 3)."""
     try:
         from PIL import Image, ImageOps
     except ImportError:
@@ -103,27 +103,27 @@ def _read_image(path: Path, size: tuple[int, int] | None) -> Pixels:
             "image files need Pillow, which is not installed", "run: pip install 'transduce[vision]'"
         ) from None
     try:
-        # Pillow warns in lines of its own of what does no harm: many pixels, odd metadata.
+        # Pillow prints warnings about harmless things: many pixels, unusual metadata.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(path) as opened:
                 image = ImageOps.exif_transpose(opened)
             if image.mode[0] in "IF":
-                raise DataError(f"{path} has more than 8 bits a channel", "convert it to 8 bits")
+                raise DataError(f"{path} has more than 8 bits per channel", "convert it to 8 bits")
             image = _opaque(image)
             if size is not None and image.size != size[::-1]:
                 image = image.resize(size[::-1], Image.Resampling.BILINEAR)
             pixels: Pixels = np.asarray(image, dtype=np.uint8)
     except FileNotFoundError:
-        raise DataError(f"{path} does not exist", "check the path") from None
+        raise DataError(f"{path} does not exist", "give the path of an image") from None
     except (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError) as error:
-        said = str(error).replace(f" {str(path)!r}", "")
-        raise DataError(f"{path} cannot be read as an image: {said}", "remove it or replace it") from error
+        reason = str(error).replace(f" {str(path)!r}", "")
+        raise DataError(f"{path} cannot be read as an image: {reason}", "remove or replace it") from error
     return pixels.reshape(*pixels.shape[:2], -1)
 
 
 def _opaque(image: "Image.Image") -> "Image.Image":
-    """Composed over white, as `L` or `RGB`."""
+    """Return the image on a white background, in mode L or RGB."""
     from PIL import Image
 
     grey, palette = image.mode in _GREY, image.mode in ("P", "PA")
@@ -131,14 +131,14 @@ def _opaque(image: "Image.Image") -> "Image.Image":
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     image = image.convert("L" if grey else "RGB")
-    if palette:  # which may have greys alone
+    if palette:  # its colours may all be grey
         red, *others = (channel.tobytes() for channel in image.split())
         image = image.convert("L") if others == [red, red] else image
     return image
 
 
 def _as_channels(image: Pixels, channels: int, path: Path) -> Pixels:
-    """Grey and colours into each other."""
+    """Convert between grey and colour."""
     if image.shape[2] == channels:
         return image
     if image.shape[2] == 1 and channels == 3:
@@ -147,44 +147,44 @@ def _as_channels(image: Pixels, channels: int, path: Path) -> Pixels:
         grey: Pixels = np.rint(image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)  # as Pillow does
         return grey[..., None]
     raise DataError(
-        f"{path} has {image.shape[2]} channels, but {channels} are wanted", "files can give 1 or 3"
+        f"{path} has {image.shape[2]} channels instead of {channels}", "use a model with 1 or 3 channels"
     )
 
 
 def _read_npz(path: Path) -> Images:
-    """``images`` (n, height, width) or (n, height, width, channels) bytes, ``labels`` (n,), ``classes``."""
+    """Read ``images`` (n, height, width[, channels]), ``labels`` (n,) and optional ``classes``."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             parts = {name: archive[name] for name in ("images", "labels", "classes") if name in archive}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, MemoryError) as error:
-        raise DataError(f"{path} cannot be read: {error}", "write it with numpy.savez, no objects") from error
+        raise DataError(f"{path} cannot be read: {error}", "write plain arrays with numpy.savez") from error
     for name in ("images", "labels"):
         if name not in parts:
             raise DataError(f"{path} has no array {name!r}", "write it with numpy.savez(images=…, labels=…)")
     names = parts.get("classes")
     if names is not None and names.ndim != 1:
-        raise DataError(f"{path} holds classes of shape {names.shape}", "give a list of names")
+        raise DataError(f"the classes in {path} have the shape {names.shape}", "give a list of names")
     return _checked(path, parts["images"], parts["labels"], None if names is None else list(map(str, names)))
 
 
 def _read_idx_pair(path: Path) -> Images:
-    """The labels are beside the images, by the name that data sets of this kind have."""
+    """Read an idx file of images, and the file of labels beside it, which has a similar name."""
     name = path.name.replace("images", "labels").replace("idx3", "idx1").replace("idx4", "idx1")
     beside = path.with_name(name)
     if beside == path:
-        raise DataError(f"{path} is of no known kind", f"give {_KINDS} (…images-idx3-ubyte)")
+        raise DataError(f"{path} has an unknown format", f"give {_KINDS} (…images-idx3-ubyte)")
     images, labels = read_idx(path), None
     for candidate in (beside, Path(f"{beside}.gz"), Path(str(beside).removesuffix(".gz"))):
         if candidate.exists():
             labels = read_idx(candidate)
             break
     if labels is None:
-        raise DataError(f"the labels of {path} are not beside it", f"they should be in {beside}")
+        raise DataError(f"the labels of {path} are missing", f"put them into {beside}")
     return _checked(path, images, labels, None)
 
 
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:
-    """An array of bytes in the format of MNIST, plain or gzip."""
+    """Read an array of bytes in the idx format of MNIST, plain or gzip."""
     try:
         data = path.read_bytes()
         if data[:2] == b"\x1f\x8b":
@@ -194,11 +194,11 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     except MemoryError as error:
         raise DataError(f"{path} does not fit into memory", "give fewer images") from error
     if len(data) < 4 or data[:3] != b"\x00\x00\x08":
-        raise DataError(f"{path} is no idx file of bytes", f"give {_KINDS}")
+        raise DataError(f"{path} is not an idx file of bytes", f"give {_KINDS}")
     begin = 4 + 4 * data[3]
     shape = struct.unpack(f">{data[3]}I", data[4:begin]) if len(data) >= begin else (-1,)
     if len(data) - begin != int(np.prod(shape, dtype=object)):
-        raise DataError(f"{path} is cut off, or longer than it says", "copy the file again")
+        raise DataError(f"{path} is shorter or longer than its header says", "copy the file again")
     return np.frombuffer(data, dtype=np.uint8, offset=begin).reshape(shape)
 
 
@@ -209,18 +209,18 @@ def _checked(
         images = images[..., None]
     if images.ndim != 4 or images.dtype != np.uint8 or 0 in images.shape:
         raise DataError(
-            f"{path} holds {images.dtype} of shape {images.shape} as images",
-            "they should be uint8, (images, height, width) or (images, height, width, channels)",
+            f"the images in {path} are {images.dtype} of shape {images.shape}",
+            "use uint8 of shape (images, height, width) or (images, height, width, channels)",
         )
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu" or labels.min() < 0:
         raise DataError(
-            f"{path}: {len(images)} images, but labels are {labels.dtype} of shape {labels.shape}",
-            "give a class number, counted from 0, for each image",
+            f"{path} has {len(images)} images, but its labels are {labels.dtype} of shape {labels.shape}",
+            "give the class of each image as an integer, counted from 0",
         )
-    most = int(labels.max())
-    if most >= max(_MANY, len(images), len(names or ())):
-        raise DataError(f"{path}: {len(images)} images, but one of class number {most}", "check the labels")
-    names = [str(number) for number in range(most + 1)] if names is None else names
+    largest = int(labels.max())
+    if largest >= max(_MAX_CLASSES, len(images), len(names or ())):
+        raise DataError(f"{path} has {len(images)} images, but the label {largest}", "number classes from 0")
+    names = [str(number) for number in range(largest + 1)] if names is None else names
     return Images(images, labels.astype(np.int64), []).named(names)
 
 

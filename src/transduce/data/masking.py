@@ -1,4 +1,4 @@
-"""Masked tokens (Devlin et al., 2019): which ones are to be guessed, and what stands in their place."""
+"""Masked tokens (Devlin et al., 2019): which tokens a model has to predict, and what replaces them."""
 
 from typing import NamedTuple
 
@@ -8,33 +8,33 @@ import numpy.typing as npt
 Row = npt.NDArray[np.generic]
 Numbers = npt.NDArray[np.int64]
 
-CHOSEN = 0.15  # of the tokens
-MASKED, EXCHANGED = 0.8, 0.1  # of the chosen; the rest stays, and must be guessed all the same
-IGNORED = -1  # a label where there is nothing to guess
+CHOSEN = 0.15  # share of the tokens to predict
+MASKED, REPLACED = 0.8, 0.1  # of these, the shares that become [MASK] and a random token; the rest stays
+IGNORED = -1  # the label of tokens that are not predicted
 
 
 class Masked(NamedTuple):
-    """What is read, and what is to be guessed."""
+    """What the model reads, and what it has to predict."""
 
     tokens: Numbers
-    labels: Numbers  # the true token where it was chosen, `IGNORED` elsewhere
+    labels: Numbers  # the original token where one was chosen, `IGNORED` elsewhere
 
 
 def mask_tokens(ids: Row, mask: int, ordinary: Numbers, generator: np.random.Generator) -> Masked:
-    """Choose 15% of a text's ``ordinary`` tokens, at least one: 80% become ``mask``, 10% any of them.
+    """Choose 15% of a text's ``ordinary`` tokens, at least one: 80% become ``mask``, 10% a random token.
 
-    A text without any, all [UNK], has its tokens chosen among those: where nothing is to be guessed, there is
-    no loss to take the mean of.
+    In a text without ordinary tokens (all are [UNK]), any token may be chosen: without a label, the mean loss
+    would be undefined.
     """
     tokens = ids.astype(np.int64)
     labels = np.full_like(tokens, IGNORED)
-    guessable = np.flatnonzero(np.isin(tokens, ordinary))
-    guessable = guessable if len(guessable) else np.arange(len(tokens))
-    count = max(1, round(CHOSEN * len(guessable)))
-    places = generator.permutation(guessable)[:count]
+    candidates = np.flatnonzero(np.isin(tokens, ordinary))
+    candidates = candidates if len(candidates) else np.arange(len(tokens))
+    count = max(1, round(CHOSEN * len(candidates)))
+    places = generator.permutation(candidates)[:count]
     labels[places] = tokens[places]
-    fate = generator.random(count)
-    tokens[places[fate < MASKED]] = mask
-    exchanged = places[(fate >= MASKED) & (fate < MASKED + EXCHANGED)]
-    tokens[exchanged] = generator.choice(ordinary, len(exchanged))
+    draw = generator.random(count)
+    tokens[places[draw < MASKED]] = mask
+    replaced = places[(draw >= MASKED) & (draw < MASKED + REPLACED)]
+    tokens[replaced] = generator.choice(ordinary, len(replaced))
     return Masked(tokens, labels)

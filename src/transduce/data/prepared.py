@@ -1,4 +1,4 @@
-"""The prepared corpus: token ids in files that are mapped into memory, written once, in bounded memory."""
+"""The prepared corpus: token ids in memory-mapped files, written once, in bounded memory."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ Offsets = npt.NDArray[np.int64]
 
 
 class Sequences:
-    """Many sequences of ids, end to end in one file; another file says where each ends."""
+    """Sequences of ids, end to end in one file; a second file has the end of each."""
 
     def __init__(self, folder: Path, side: str) -> None:
         try:
@@ -23,10 +23,12 @@ class Sequences:
             (ids,) = folder.glob(f"{side}.uint*")
             self._ids = _mapped(ids, np.dtype(ids.suffix[1:]))
         except (OSError, ValueError, TypeError) as error:
-            raise DataError(f"{folder} holds no prepared corpus: {error}", "prepare it again") from error
+            raise DataError(
+                f"{folder} contains no prepared corpus: {error}", "prepare the run again"
+            ) from error
         end = int(self.offsets[-1]) if len(self.offsets) else 0
         if end != len(self._ids):
-            raise DataError(f"{ids} is {len(self._ids)} ids long, not {end}", "prepare the corpus again")
+            raise DataError(f"{ids} has {len(self._ids)} ids instead of {end}", "prepare the run again")
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -37,13 +39,13 @@ class Sequences:
 
     @property
     def lengths(self) -> Offsets:
-        """Of every sequence."""
+        """The number of ids in every sequence."""
         return np.diff(self.offsets, prepend=0)
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Sources and targets, in the same order."""
+    """Prepared sources and targets, in the same order."""
 
     source: Sequences
     target: Sequences
@@ -53,54 +55,54 @@ class Pairs:
 
     @classmethod
     def open(cls, folder: Path) -> "Pairs":
-        """What a `PairWriter` wrote."""
+        """Open what a `PairWriter` wrote."""
         pairs = cls(Sequences(folder, "source"), Sequences(folder, "target"))
         if len(pairs.source) != len(pairs.target):
             raise DataError(
                 f"{folder} has {len(pairs.source)} sources and {len(pairs.target)} targets",
-                "prepare the corpus again",
+                "prepare the run again",
             )
         return pairs
 
 
 class SequenceWriter:
-    """Writes sequences of one side as they come; `Sequences` reads them."""
+    """Writes the sequences of one side; `Sequences` reads them."""
 
     def __init__(self, folder: Path, side: str, vocabulary: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._dtype = np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.uint32)
-        for older in folder.glob(f"{side}.uint*"):  # of a vocabulary of another size, perhaps
-            older.unlink()
+        for previous in folder.glob(f"{side}.uint*"):  # a vocabulary of another size may have another type
+            previous.unlink()
         self._ids = (folder / f"{side}.{self._dtype.name}").open("wb")
         self._offsets = (folder / f"{side}.offsets").open("wb")
         self._end = 0
 
     def write(self, rows: Rows) -> None:
-        """Add sequences."""
+        """Append sequences."""
         ends = np.cumsum(rows.lengths) + self._end
         self._offsets.write(ends.tobytes())
         self._ids.write(rows.ids.astype(self._dtype).tobytes())
         self._end += len(rows.ids)
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Close the files."""
         self._ids.close()
         self._offsets.close()
 
 
 class PairWriter:
-    """Writes pairs as they come; `Pairs.open` reads them."""
+    """Writes pairs; `Pairs.open` reads them."""
 
     def __init__(self, folder: Path, source_vocabulary: int, target_vocabulary: int) -> None:
         self._source = SequenceWriter(folder, "source", source_vocabulary)
         self._target = SequenceWriter(folder, "target", target_vocabulary)
 
     def write(self, sources: list[list[int]], targets: list[list[int]]) -> None:
-        """Add pairs."""
+        """Append pairs."""
         self.write_rows(Rows.of(sources), Rows.of(targets))
 
     def write_rows(self, sources: Rows, targets: Rows) -> None:
-        """Add pairs that are in arrays already."""
+        """Append pairs that are in arrays already."""
         self._source.write(sources)
         self._target.write(targets)
 

@@ -1,4 +1,4 @@
-"""BPE-dropout on prepared pairs: every epoch reads the same text in other pieces."""
+"""BPE-dropout on prepared pairs: every epoch reads the same text in another segmentation."""
 
 import random
 
@@ -10,7 +10,7 @@ from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 
 
 class Resegmentation:
-    """Pieces of a prepared text that seed, epoch, side and index decide."""
+    """Random segmentations of prepared pairs, determined by seed, epoch, side and index."""
 
     def __init__(self, pairs: Pairs, tokenizer: TokenizerPair, p: float, seed: int) -> None:
         self.p, self.seed, self.eos = p, seed, tokenizer.vocabulary.eos
@@ -23,7 +23,10 @@ class Resegmentation:
         }
 
     def read(self, name: str, index: int, epoch: int, limit: int | None = None) -> Row:
-        """The source or the target of a pair, ending in ``eos``; as it was, if it got too long."""
+        """Return the source or target of a pair, with ``eos``.
+
+        If it has more than ``limit`` tokens in its new segmentation, the original one is returned.
+        """
         rows, side, dropout = self._sides[name]
         generator = random.Random(f"{self.seed} {epoch} {name} {index}")
         ids = dropout.encode(_text(side, rows[index]), self.p, generator)

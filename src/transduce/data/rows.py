@@ -1,4 +1,4 @@
-"""Many sequences of ids as two arrays: what a list of lists would hold, in a tenth of the memory."""
+"""Many sequences of ids in two arrays, which take a tenth of the memory of a list of lists."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rows:
-    """Sequences end to end, and how long each is."""
+    """Sequences of ids end to end, and the length of each."""
 
     ids: Ids
     lengths: Numbers
@@ -23,24 +23,24 @@ class Rows:
 
     @classmethod
     def of(cls, rows: Iterable[list[int]]) -> "Rows":
-        """From lists."""
+        """Convert lists of ids."""
         rows = list(rows)
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         return cls(np.fromiter(chain.from_iterable(rows), np.uint32, int(lengths.sum())), lengths)
 
     def select(self, wanted: npt.NDArray[np.bool_]) -> "Rows":
-        """Only these."""
+        """Return the rows that are wanted."""
         return Rows(self.ids[np.repeat(wanted, self.lengths)], self.lengths[wanted])
 
     def ended(self, token: int) -> "Rows":
-        """With this token at the end of each."""
+        """Append a token to each row."""
         return Rows(np.insert(self.ids, np.cumsum(self.lengths), token), self.lengths + 1)
 
     def started(self, token: int) -> "Rows":
-        """With this token at the beginning of each."""
+        """Put a token before each row."""
         return Rows(np.insert(self.ids, np.cumsum(self.lengths) - self.lengths, token), self.lengths + 1)
 
     def tolist(self) -> list[list[int]]:
-        """As lists."""
+        """Convert to lists of ids."""
         ids, ends = self.ids.tolist(), np.cumsum(self.lengths).tolist()
         return [ids[end - length : end] for end, length in zip(ends, self.lengths.tolist(), strict=True)]

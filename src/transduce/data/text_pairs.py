@@ -1,7 +1,7 @@
-"""One text a line, or two with a tab between them, as BERT reads them (Devlin et al., 2019, figure 2).
+"""One text per line, or two separated by a tab, as BERT reads them (Devlin et al., 2019, figure 2).
 
-One is ``[CLS] a [SEP]``, all of the first segment; two are ``[CLS] a [SEP] b [SEP]``, and ``b [SEP]`` is the
-second segment. The rows here are without the first and the last token of these.
+One text is ``[CLS] a [SEP]``, all in the first segment; two are ``[CLS] a [SEP] b [SEP]``, with ``b [SEP]``
+in the second segment. The rows in this module lack the first and the last of these tokens.
 """
 
 from collections.abc import Sequence
@@ -15,37 +15,37 @@ from transduce.errors import DataError
 
 
 class EncodedLines(NamedTuple):
-    """The ids of every line, and how many lines were too long for the model and were cut."""
+    """The ids of every line, and the number of lines that were cut to the model's length."""
 
     rows: list[list[int]]
     cut: int
 
 
 def encode_lines(lines: Sequence[str], side: SideTokenizer, eos: int, model: BERTConfig) -> EncodedLines:
-    """Lines that fit into a model. Special tokens that are written in them are text."""
+    """Encode lines and cut them to the length that the model reads; special tokens in them are text."""
     texts = [[text for text in line.split("\t") if text.strip()] or [""] for line in lines]
-    most = min(2, model.segments)
-    for line, found in zip(lines, texts, strict=True):
-        if len(found) > most:
+    limit = min(2, model.segments)
+    for line, parts in zip(lines, texts, strict=True):
+        if len(parts) > limit:
             raise DataError(
-                f"{len(found)} texts, with tabs between them, are in the line {line!r}",
-                f"the model reads {'one' if most == 1 else 'two'} at a time",
+                f"the line {line!r} has {len(parts)} texts, separated by tabs",
+                f"give {'one text' if limit == 1 else 'one or two texts'} per line",
             )
-    ids = iter(side.plain.encode([text for found in texts for text in found]))
-    whole = [[next(ids) for _ in found] for found in texts]
-    rows = [_joined(found, eos, model.max_length - 2) for found in whole]
+    ids = iter(side.plain.encode([text for parts in texts for text in parts]))
+    encoded = [[next(ids) for _ in parts] for parts in texts]
+    rows = [_joined(parts, eos, model.max_length - 2) for parts in encoded]
     cut = sum(
-        len(row) < sum(map(len, found)) + len(found) - 1 for row, found in zip(rows, whole, strict=True)
+        len(row) < sum(map(len, parts)) + len(parts) - 1 for row, parts in zip(rows, encoded, strict=True)
     )
     return EncodedLines(rows, cut)
 
 
-def _joined(texts: list[list[int]], eos: int, most: int) -> list[int]:
-    """At most ``most`` ids; of two texts, the longer one is cut until they are equal, and then both."""
+def _joined(texts: list[list[int]], eos: int, limit: int) -> list[int]:
+    """Join one or two texts in at most ``limit`` ids; the longer is cut until both are equal, then both."""
     if len(texts) == 1:
-        return texts[0][:most]
+        return texts[0][:limit]
     first, second = texts
-    room = most - 1
+    room = limit - 1
     shorter = min(len(first), len(second), room // 2)
     if len(first) > len(second):
         return [*first[: room - shorter], eos, *second[:shorter]]
@@ -53,7 +53,7 @@ def _joined(texts: list[list[int]], eos: int, most: int) -> list[int]:
 
 
 def segments_of(tokens: Tensor, special: Vocabulary) -> Tensor:
-    """Texts with [CLS] and [SEP], padded, (batch, length) → 1 for what follows the first [SEP], else 0."""
+    """Return 1 for tokens after the first [SEP], else 0, for padded texts: (batch, length) → the same."""
     ends = tokens == special.eos
     after = ends.cumsum(dim=1) > ends.long()
     return (after & (tokens != special.pad)).long()

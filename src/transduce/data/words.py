@@ -1,7 +1,8 @@
-"""Words: subword models never look across a space, so that a word's ids are the same wherever it stands."""
+"""Words: no subword spans a space, so that a word has the same ids wherever it stands."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from threading import Lock
 from typing import cast
 
@@ -10,49 +11,49 @@ import numpy.typing as npt
 
 from transduce.data.rows import Ids, Numbers, Rows
 
-# What is remembered of words has a bound, however many there are.
-MOST_REMEMBERED = 1_000_000  # ids of words
-MOST_COUNTED = 4_000_000  # bytes of different words: the trainers need up to 100 times as much memory
-MOST_READ = 20_000_000  # words: of more, the trainers read an even share
-_AT_ONCE = 2_000_000  # characters
-_COPIES = 1000
-_TOGETHER = 50
+# Limits of memory, however many words there are
+MAX_CACHED_IDS = 1_000_000
+MAX_COUNTED_BYTES = 4_000_000  # of different words: the trainers need up to 100 times as much memory
+MAX_TRAINING_WORDS = 20_000_000  # of more words, the trainers read an even share
+_BATCH_CHARACTERS = 2_000_000
+_COPIES_PER_TEXT = 1000
+_WORDS_PER_TEXT = 50
 
 Encode = Callable[[list[str]], Rows]
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a normalised text; all of it if they do not stand one space apart."""
+    """Return the words of a normalized text; the whole text if they are not separated by single spaces."""
     words = text.split(" ")
-    # Any other white space is not printable; what is not printable need not be white space.
-    apart = "  " not in text and (text.isprintable() or words == text.split())
-    return words if apart else [text]
+    # White space other than a space is not printable, but not everything unprintable is white space.
+    single_spaces = "  " not in text and (text.isprintable() or words == text.split())
+    return words if single_spaces else [text]
 
 
 def words_of_all(texts: list[str]) -> tuple[list[str], list[int]]:
-    """The words of normalised texts, and how many each has."""
+    """Return the words of normalized texts, and the number of words of each text."""
     words = words_of(" ".join(texts))
     counts = [text.count(" ") + 1 for text in texts]
-    if len(words) != sum(counts):  # there is odd space somewhere
-        each = [words_of(text) for text in texts]
-        words, counts = [word for found in each for word in found], [len(found) for found in each]
+    if len(words) != sum(counts):  # some text has other white space
+        by_text = [words_of(text) for text in texts]
+        words, counts = list(chain.from_iterable(by_text)), list(map(len, by_text))
     return words, counts
 
 
 class WordMemory:
-    """Encodes texts word by word, and each word once, until there are too many of them."""
+    """Encodes texts word by word, and caches the ids of each word up to a limit."""
 
     def __init__(self, encode: Encode, begins_word: npt.NDArray[np.bool_]) -> None:
-        self._encode, self._begins_word = encode, begins_word  # the latter by id
-        self._lock = Lock()  # words get their numbers one after the other
+        self._encode, self._begins_word = encode, begins_word  # the latter for each id
+        self._lock = Lock()  # words are numbered one after the other
         self._numbers: dict[str, int]
-        self._ids: Ids  # of all words, end to end
+        self._ids: Ids  # of all cached words, end to end
         self._ends: Numbers
         self._lengths: Numbers
         self._forget()
 
     def encode(self, texts: list[str]) -> Rows:
-        """Ids of each normalised text."""
+        """Return the ids of each normalized text."""
         words, counts = words_of_all(texts)
         with self._lock:
             ids, per_word = self._recall(words)
@@ -60,12 +61,12 @@ class WordMemory:
         return Rows(ids, np.diff(ends[np.cumsum([0, *counts])]))
 
     def _recall(self, words: list[str]) -> tuple[Ids, Numbers]:
-        """The ids of these words end to end, and how many each has."""
-        if len(self._ids) > MOST_REMEMBERED:
+        """Return the ids of these words end to end, and the number of ids of each word."""
+        if len(self._ids) > MAX_CACHED_IDS:
             self._forget()
         numbers = np.array(self._numbers_of(words), np.int64)
         lengths = self._lengths[numbers]
-        # Where each id of each word stands in memory: words' beginnings, and on from there.
+        # The index of every id in the cache: from the beginning of its word onwards.
         ends = np.cumsum(lengths)
         places = np.repeat(self._ends[numbers] - ends, lengths) + np.arange(ends[-1] if len(ends) else 0)
         return self._ids[places], lengths
@@ -80,7 +81,7 @@ class WordMemory:
         return cast("list[int]", numbers)
 
     def _learn(self, words: list[str]) -> None:
-        whole = [word for word in words if len(word.split()) > 1]  # texts with odd space
+        whole = [word for word in words if len(word.split()) > 1]  # texts with other white space
         if whole:
             words = [word for word in words if len(word.split()) <= 1]
         for new, rows in ((words, self._encode_words(words)), (whole, self._encode(whole))):
@@ -90,11 +91,11 @@ class WordMemory:
             self._lengths = np.concatenate((self._lengths, rows.lengths))
 
     def _encode_words(self, words: list[str]) -> Rows:
-        """Many in one text, which is faster: the library has much to do for each text."""
-        together = range(0, len(words), _TOGETHER)
-        ids = self._encode([" ".join(words[begin : begin + _TOGETHER]) for begin in together]).ids
+        """Encode many words as one text, which is faster: the library has a large overhead per text."""
+        together = range(0, len(words), _WORDS_PER_TEXT)
+        ids = self._encode([" ".join(words[begin : begin + _WORDS_PER_TEXT]) for begin in together]).ids
         begins = np.flatnonzero(self._begins_word[ids])
-        if len(begins) != len(words):  # some word is unknown as a whole
+        if len(begins) != len(words):  # some word does not begin with a space token
             return self._encode(words)
         return Rows(ids, np.diff(begins, append=len(ids)))
 
@@ -105,20 +106,20 @@ class WordMemory:
 
 
 def count_words(texts: Iterable[str]) -> Counter[str]:
-    """How often each word occurs; beyond `MOST_COUNTED`, the rarest are forgotten as they come."""
+    """Count every word; beyond `MAX_COUNTED_BYTES`, the rarest words are dropped along the way."""
     counts: Counter[str] = Counter()
-    waiting: list[str] = []
+    pending: list[str] = []
     characters = 0
     for text in texts:
-        waiting.append(text)
+        pending.append(text)
         characters += len(text)
-        if characters >= _AT_ONCE:
-            counts.update(words_of_all(waiting)[0])
-            counts = _commonest(counts)
-            waiting, characters = [], 0
-    counts.update(words_of_all(waiting)[0])
+        if characters >= _BATCH_CHARACTERS:
+            counts.update(words_of_all(pending)[0])
+            counts = _most_frequent(counts)
+            pending, characters = [], 0
+    counts.update(words_of_all(pending)[0])
     del counts[""]
-    return _commonest(counts)
+    return _most_frequent(counts)
 
 
 def count_characters(words: Counter[str]) -> Counter[str]:
@@ -130,12 +131,12 @@ def count_characters(words: Counter[str]) -> Counter[str]:
     return characters
 
 
-def _commonest(counts: Counter[str]) -> Counter[str]:
-    """All, if they are not too many; else half as many as may be, and among equals the earlier ones."""
-    if _bytes(counts) <= MOST_COUNTED:
+def _most_frequent(counts: Counter[str]) -> Counter[str]:
+    """Return all words, or the most frequent ones in half of `MAX_COUNTED_BYTES` if they need more."""
+    if _bytes(counts) <= MAX_COUNTED_BYTES:
         return counts
     kept: Counter[str] = Counter()
-    room = MOST_COUNTED // 2
+    room = MAX_COUNTED_BYTES // 2
     for word, count in counts.most_common():
         room -= len(word.encode()) + 1
         if room < 0:
@@ -149,14 +150,14 @@ def _bytes(words: Iterable[str]) -> int:
 
 
 def repeated(counts: Counter[str]) -> Iterator[str]:
-    """Texts with these words as often as counted; of more than `MOST_READ`, an even share of them."""
-    step = max(1.0, counts.total() / MOST_READ)
+    """Yield texts with these words as often as counted; an even share if there are too many."""
+    step = max(1.0, counts.total() / MAX_TRAINING_WORDS)
     seen = taken = 0
     for word, count in counts.items():
         seen += count
         copies = int(seen / step) - taken
         taken += copies
-        for _ in range(copies // _COPIES):
-            yield " ".join([word] * _COPIES)
-        if copies % _COPIES:
-            yield " ".join([word] * (copies % _COPIES))
+        for _ in range(copies // _COPIES_PER_TEXT):
+            yield " ".join([word] * _COPIES_PER_TEXT)
+        if copies % _COPIES_PER_TEXT:
+            yield " ".join([word] * (copies % _COPIES_PER_TEXT))

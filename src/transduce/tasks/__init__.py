@@ -1,1 +1,1 @@
-"""Bundled tasks that need no download: pairs of texts, made on the spot."""
+"""Bundled tasks that need no download: pairs of texts, generated on demand."""

@@ -1,4 +1,4 @@
-"""Numbers as many languages group and point them → plain digits."""
+"""Numbers with the separators of many languages → plain digits."""
 
 import random
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ LOCALES = (
 
 
 def number_pairs(count: int, seed: int) -> Iterator[tuple[str, str]]:
-    """A number such as ``1.234.567,89``, and ``1234567.89``.
+    """Yield random numbers such as ``1.234.567,89``, and their plain forms such as ``1234567.89``.
 
-    All have decimals and at least two groups: 1,234 alone is a thousand in one language and one in another.
+    All have decimals and at least two separators: 1,234 is a thousand in one language and one in another.
     """
     try:
         from babel.numbers import format_decimal
     except ImportError:
         raise DependencyError(
-            "numbers need Babel, which is not installed", "run: pip install 'transduce[demo]'"
+            "the task needs Babel, which is not installed", "run: pip install 'transduce[demo]'"
         ) from None
     generator = random.Random(seed)
     for _ in range(count):

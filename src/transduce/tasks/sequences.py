@@ -1,4 +1,4 @@
-"""Copying and reversing random words: what every sequence-to-sequence model must be able to learn."""
+"""Copying and reversing random words, which every sequence-to-sequence model must be able to learn."""
 
 import random
 import string
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 
 def copy_pairs(count: int, seed: int) -> Iterator[tuple[str, str]]:
-    """A random word and itself."""
+    """Yield random words, each with itself."""
     for word in _words(count, seed):
         yield word, word
 
 
 def reverse_pairs(count: int, seed: int) -> Iterator[tuple[str, str]]:
-    """A random word and its reversal."""
+    """Yield random words, each with its reversal."""
     for word in _words(count, seed):
         yield word, word[::-1]
 

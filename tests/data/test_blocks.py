@@ -42,7 +42,7 @@ def test_lines_stay_apart(rows, size, overlap):
 
 
 def test_blocks_must_be_longer_than_what_they_share():
-    with pytest.raises(ValueError, match="blocks of 1 cannot share 1"):
+    with pytest.raises(ValueError, match="blocks of 1"):
         Cutter(1, overlap=1)
 
 
