@@ -163,6 +163,17 @@ def nn_violations(found: dict[str, Module]) -> list[str]:
     return wrong
 
 
+def c_violations(found: dict[str, Module]) -> list[str]:
+    """Only `engine` may know the kernels or load C code; `machine` may call the C library."""
+    return [
+        f"{name} imports {imported}"
+        for name, module in found.items()
+        for imported, _ in imports(name, module)
+        if (imported.partition(".")[0] == "ctypes" and room(name) not in {"engine", "machine"})
+        or (f"{imported}.".startswith("transduce.engine.kernels.") and room(name) != "engine")
+    ]
+
+
 def test_every_room_has_a_row():
     assert {room(name) for name in modules()} <= RANK.keys()
 
@@ -177,6 +188,10 @@ def test_no_cycles():
 
 def test_the_nn_room_sees_no_configuration():
     assert nn_violations(modules()) == []
+
+
+def test_only_the_engine_knows_c():
+    assert c_violations(modules()) == []
 
 
 def test_nothing_runs_foreign_code():
@@ -274,6 +289,18 @@ def test_a_harmless_use_passes(code):
 )
 def test_what_the_nn_room_must_not_see_is_caught(code):
     assert nn_violations({"nn.bad": Module(ast.parse(code))})
+
+
+@pytest.mark.parametrize(
+    ("importer", "code"),
+    [
+        ("nn.attention", "import ctypes"),
+        ("decoding.beam", "from transduce.engine import kernels"),
+        ("artifact.folder", "from transduce.engine.kernels import library"),
+    ],
+)
+def test_c_outside_the_engine_is_caught(importer, code):
+    assert c_violations({importer: Module(ast.parse(code))})
 
 
 UNIX = {"curses", "fcntl", "grp", "pty", "pwd", "readline", "resource", "termios", "tty"}
