@@ -1,6 +1,5 @@
 """The examples of a Markdown page, run as a reader would run them, one after the other in one folder."""
 
-import contextlib
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -48,7 +47,7 @@ def run_page(page: Path, folder: Path, names: Mapping[str, Any] | None = None) -
     ``names`` that the page takes for granted; those that it leaves are returned.
     """
     known = dict(names or {})
-    with contextlib.chdir(folder):
+    with inside.working_in(folder):
         for block in blocks(page, "python", *SHELL):
             if block.language == "python":
                 run_python(block, known)

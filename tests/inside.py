@@ -2,8 +2,10 @@
 
 import contextlib
 import io
+import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from unittest import mock
 
 from transduce.cli.main import main
@@ -14,6 +16,17 @@ class Done:
     returncode: int
     stdout: str
     stderr: str
+
+
+@contextlib.contextmanager
+def working_in(folder):
+    """Change the working folder, as contextlib.chdir does from Python 3.11 on."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 def run(*arguments, input="", cwd=None):  # noqa: A002 (as `subprocess.run` has it)
@@ -28,7 +41,7 @@ def run(*arguments, input="", cwd=None):  # noqa: A002 (as `subprocess.run` has 
         for name, stream in streams.items():
             stack.enter_context(mock.patch.object(sys, name, stream))
         if cwd:
-            stack.enter_context(contextlib.chdir(cwd))
+            stack.enter_context(working_in(cwd))
         try:
             main()
         except SystemExit as end:
