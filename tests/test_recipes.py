@@ -6,14 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
 from builders import random_words
 from transduce.config import preset, read_toml
-from transduce.runs import autotune as decide
-from transduce.runs.probe import probe
-from transduce.runs.train import Options
-from transduce.runs.translation_run import Run
+from transduce.runs import autotune
+from transduce.runs.autotune import measure_speed
+from transduce.runs.defaults import UserChoices
+from transduce.runs.prepare import prepare
+from transduce.runs.translation_inputs import TranslationInputs
 from transduce.training.distributed import WorkerGroup
 from transduce.training.trainer import Trainer
 
@@ -52,14 +54,13 @@ def test_wmt14_can_be_planned_from_a_few_batches(name, tmp_path, monkeypatch):
         return real(trainer, batches)
 
     monkeypatch.setattr(Trainer, "compute_gradients", compute_gradients)
-    monkeypatch.setattr(decide, "measure_precision", lambda *_: ("float32", "float32"))
-    chosen = Options(source=tmp_path / "a", target=tmp_path / "b", tokenizer="char", config=small)
-    run = Run(tmp_path / "run", Console(quiet=True))
-    run.prepare(chosen.inputs(), chosen.choices())
-    found = probe(*run.open(), WorkerGroup(), seconds=0.0)
+    monkeypatch.setattr(autotune, "_choose_precision_and_threads", lambda *_: ({"precision": "float32"}, ""))
+    inputs = TranslationInputs(source=tmp_path / "a", target=tmp_path / "b", tokenizer="char")
+    run = prepare(tmp_path / "run", inputs, UserChoices(small), Console(quiet=True), WorkerGroup())
+    speed = measure_speed(run, torch.device("cpu"), seconds=0.0)
     assert computed == [1, 1, 1]
-    batches_a_step = found.seconds_a_step * found.tokens_a_second / 62
-    assert 3 < batches_a_step < 6  # however few of them were computed
+    batches_per_step = speed.seconds_per_step * speed.tokens_per_second / 62
+    assert 3 < batches_per_step < 6  # however few of them were computed
 
 
 def test_cmudict_in_pairs(tmp_path):

@@ -13,9 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, TransformerConfig
-from transduce.data.corpus import AlignedFiles, Corpus
-from transduce.runs.defaults import UserChoices
-from transduce.runs.translation_run import Inputs, Run
+from transduce.runs.train import train as train_translation
 from transduce.training import checkpoint
 
 CONFIG = RunConfig(
@@ -52,11 +50,17 @@ def train(folder: Path, moment: int | None = None, number: int = signal.SIGKILL)
     if moment is not None:
         _send_signal_at(moment, number)
     with Path(os.devnull).open("w") as silence:
-        run = Run(folder / "run", Console(file=silence))
-        if not run.is_prepared:
-            corpus = Corpus((AlignedFiles(folder / "source", folder / "target"),))
-            run.prepare(Inputs(corpus, tokenizer="bpe", vocabulary=280, hold_out=0.1), UserChoices(CONFIG))
-        run.train()
+        train_translation(
+            folder / "run",
+            source=folder / "source",
+            target=folder / "target",
+            tokenizer="bpe",
+            vocabulary=280,
+            hold_out=0.1,
+            config=CONFIG,
+            resume=True,
+            console=Console(file=silence),
+        )
 
 
 def _send_signal_at(moment: int, number: int) -> None:

@@ -6,6 +6,8 @@ from rich.console import Console
 
 from transduce.runs import demo
 from transduce.runs.demo import HELD_OUT, PAIRS, TASKS, run_demo, split_pairs
+from transduce.runs.session import Run
+from transduce.runs.task import TRANSLATION
 
 
 @pytest.fixture
@@ -50,7 +52,8 @@ def test_a_demo_is_not_overwritten(tmp_path):
 
 @pytest.mark.usefixtures("small")
 def test_a_demo_that_is_stopped_shows_no_results(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo.Run, "train", lambda run: False)
+    stopped = Run(tmp_path, TRANSLATION, finished=False)
+    monkeypatch.setattr(demo, "train", lambda *_, **__: stopped)
     written = io.StringIO()
     with pytest.raises(KeyboardInterrupt):
         run_demo("copy", tmp_path / "demo", 1, Console(file=written))

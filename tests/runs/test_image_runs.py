@@ -5,16 +5,20 @@ from rich.console import Console
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
-from transduce.config import RunConfig, TrainingConfig, ViTConfig, read_toml
+from transduce import artifact
+from transduce.config import RunConfig, TrainingConfig, ViTConfig, preset, read_toml
 from transduce.data.images import Images
 from transduce.errors import ConfigError, DataError, TrainingError
 from transduce.evaluation.image_classes import evaluate_images
 from transduce.models.build import build
 from transduce.runs.defaults import UserChoices
-from transduce.runs.image_run import ImageInputs, ImageRun, complete, suitable, suitable_patch
+from transduce.runs.folder import RunFolder
+from transduce.runs.image_inputs import ImageInputs, complete, parse_size, suitable_patch
+from transduce.runs.prepare import prepare
 from transduce.runs.reporting.progress import ProgressDisplay
-from transduce.runs.train_images import parse_size, train_images
-from transduce.runs.translation_run import Run
+from transduce.runs.task import TRANSLATION
+from transduce.runs.train import train_image_classifier
+from transduce.runs.translation_inputs import TranslationInputs
 from transduce.training.distributed import WorkerGroup
 from transduce.training.objectives.image_classes import ImageClassesObjective
 from transduce.training.objectives.objective import LossModule
@@ -47,8 +51,11 @@ def config(**training):
     )
 
 
-def run(out, archive, quiet=True, **options):
-    return train_images(out, images=archive, config=config(), console=Console(quiet=quiet), **options)
+def train_stripes(out, archive, quiet=True, **options):
+    run = train_image_classifier(
+        out, images=archive, config=config(), console=Console(quiet=quiet), **options
+    )
+    return run.finished
 
 
 def test_every_image_once_an_epoch_in_parts_that_fit():
@@ -95,9 +102,9 @@ def test_augmentation_is_for_training_only():
 
 
 def test_a_run_learns_and_says_so_in_words_for_images(tmp_path, archive, capsys):
-    assert run(tmp_path / "run", archive, quiet=False, steps=100)
+    assert train_stripes(tmp_path / "run", archive, quiet=False, steps=100)
     said = " ".join(capsys.readouterr().out.split())
-    assert "54 images to train on, 6 to validate, 2 classes; 4×4 pixels in patches of 2×2" in said
+    assert "54 training images, 6 validation images, 2 classes; 4×4 pixels in patches of 2×2" in said
     assert "images/s" in said
     assert "token" not in said
     assert "perplexity" not in said
@@ -109,31 +116,23 @@ def test_a_run_learns_and_says_so_in_words_for_images(tmp_path, archive, capsys)
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, archive):
-    assert run(tmp_path / "whole", archive, steps=30)
-    first = ImageRun(tmp_path / "halves", Console(quiet=True))
-    first.prepare(ImageInputs(archive), UserChoices(config=config(), steps=30))
-    settings, model, _, train, valid = first.open()
-    trainer = Trainer(
-        first.folder,
-        settings,
-        model,
-        None,
-        train,
-        valid,
-        ProgressDisplay(Console(quiet=True), 30, train.words),
-    )
+    assert train_stripes(tmp_path / "whole", archive, steps=30)
+    inputs, choices = ImageInputs(archive), UserChoices(config=config(), steps=30)
+    run = prepare(tmp_path / "halves", inputs, choices, Console(quiet=True), WorkerGroup())
+    display = ProgressDisplay(Console(quiet=True), 30, run.train.words)
+    trainer = Trainer(run.folder, run.config, run.model, None, run.train, run.valid, display)
     trainer.stop_requested = True
     trainer.run()
     assert trainer.progress.step == 1
-    assert run(tmp_path / "halves", archive, resume=True)
+    assert train_stripes(tmp_path / "halves", archive, resume=True)
     one, other = (load_file(tmp_path / name / "final" / "model.safetensors") for name in ("whole", "halves"))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_epochs_and_minutes(tmp_path, archive):
-    assert run(tmp_path / "epochs", archive, epochs=2.5)
+    assert train_stripes(tmp_path / "epochs", archive, epochs=2.5)
     assert read_toml(tmp_path / "epochs" / "run.toml").training.steps == 10  # 54 images in steps of 16
-    assert run(tmp_path / "minutes", archive, minutes=0.05)
+    assert train_stripes(tmp_path / "minutes", archive, minutes=0.05)
     training = read_toml(tmp_path / "minutes" / "run.toml").training
     assert training.minutes == 0.05
     assert training.steps > 1
@@ -148,13 +147,7 @@ def test_a_validation_notices_a_model_that_does_not_look():
     assert validate(LossModule(model), data, WorkerGroup()).ignores_its_source
 
 
-def test_what_suits_the_images():
-    assert suitable(UserChoices(), 60_000).steps == 14_062
-    assert suitable(UserChoices(), 100).steps == 1_000
-    asked = RunConfig(training=TrainingConfig(steps=7, learning_rate=0.5))
-    assert suitable(UserChoices(config=asked), 100).learning_rate == 0.5
-    assert suitable(UserChoices(config=asked, steps=9), 100).steps == 9
-    assert suitable(UserChoices(config=asked, steps=9), 100).schedule == "cosine"
+def test_patches_suit_the_images():
     sizes = {(28, 28): 4, (8, 8): 2, (32, 32): 4, (224, 224): 28, (30, 45): 5, (5, 5): 5, (6, 7): 1}
     assert {size: suitable_patch(*size) for size in sizes} == sizes
 
@@ -162,41 +155,67 @@ def test_what_suits_the_images():
 def test_sizes_on_the_command_line():
     assert (parse_size("32"), parse_size("32x48"), parse_size(None)) == ((32, 32), (32, 48), None)
     for wrong in ("x", "0", "3x", "1x2x3", "-4", "5000", "32x100000"):
-        with pytest.raises(ConfigError, match="is no size"):
+        with pytest.raises(ConfigError, match="--size is"):
             parse_size(wrong)
 
 
 def test_mistakes(tmp_path, archive):
     def refuse(kind, said, **options):
         with pytest.raises(kind, match=said):
-            train_images(tmp_path / "run", console=Console(quiet=True), **options)
+            train_image_classifier(tmp_path / "run", console=Console(quiet=True), **options)
         assert not (tmp_path / "run").exists()
 
-    refuse(DataError, "no images were given")
+    refuse(DataError, "no images were given; use --images")
     refuse(DataError, "does not exist", images=tmp_path / "nowhere")
     np.savez(tmp_path / "one.npz", images=np.zeros((3, 4, 4), np.uint8), labels=np.zeros(3, int))
-    refuse(DataError, "images of one class only", images=tmp_path / "one.npz")
+    refuse(DataError, "images of only one class", images=tmp_path / "one.npz")
     np.savez(tmp_path / "few.npz", images=np.zeros((3, 4, 4), np.uint8), labels=np.arange(3))
     refuse(DataError, "no class has an image to spare", images=tmp_path / "few.npz")
     np.savez(tmp_path / "odd.npz", images=np.zeros((4, 13, 17), np.uint8), labels=np.arange(4) % 2)
-    refuse(DataError, "13×17 divide into no square patches", images=tmp_path / "odd.npz")
+    refuse(DataError, "13×17", images=tmp_path / "odd.npz")
     five = RunConfig(model=ViTConfig(patch_size=3))
     refuse(ConfigError, "images of 4×4 do not divide into patches of 3", images=archive, config=five)
     text = RunConfig(model={"family": "rnn"})
-    refuse(TrainingError, "a model of family 'rnn'", images=archive, config=text)
+    refuse(ConfigError, "'vit', not 'rnn'", images=archive, config=text)
     named = RunConfig(model=ViTConfig(classes=["lying", "flying"]))
     refuse(DataError, "there is no class 'standing'", images=archive, config=named)
     refuse(DataError, r"are 13×17×1, not 4×4×1", images=archive, valid=tmp_path / "odd.npz")
 
 
 def test_text_and_images_do_not_mix(tmp_path, archive):
-    assert run(tmp_path / "run", archive, steps=2)
+    assert train_stripes(tmp_path / "run", archive, steps=2)
     with pytest.raises(TrainingError, match="holds a run of transduce vision train"):
-        Run(tmp_path / "run").open()
-    with pytest.raises(ConfigError, match="'vit' reads images, not text; use transduce vision train"):
-        UserChoices(family="vit").limit(10)
-    with pytest.raises(ConfigError, match="'vit' reads images, not text"):
-        UserChoices(config=config()).limit(10)
+        RunFolder(tmp_path / "run").open(TRANSLATION)
+    for choices in (UserChoices(family="vit"), UserChoices(config=config())):
+        with pytest.raises(ConfigError, match=r"'vit' cannot translate; .*transduce vision train"):
+            TranslationInputs(pairs=archive).check(choices, Console(quiet=True))
+
+
+def test_a_model_is_fine_tuned_on_other_images(tmp_path, archive):
+    assert train_stripes(tmp_path / "old", archive, steps=2)
+    old = artifact.load_vit(tmp_path / "old" / "final")
+    images = stripes(seed=3)
+    labels = np.arange(60) % 3
+    np.savez(tmp_path / "new.npz", images=images.pixels, labels=labels, classes=["lying", "standing", "new"])
+    options = {"from_model": tmp_path / "old" / "final", "images": tmp_path / "new.npz"}
+    tuned = RunConfig(training=TrainingConfig(precision="float32", freeze=["encoder"]))
+    run = train_image_classifier(
+        tmp_path / "run", config=tuned, steps=1, console=Console(quiet=True), **options
+    )
+    new = artifact.load_vit(run.final)
+    assert set(new.config.classes) == {"lying", "standing", "new"}
+    assert new.config == old.config.model_copy(update={"classes": new.config.classes})
+    kept = dict(old.encoder.named_parameters())
+    assert all(torch.equal(p, kept[name]) for name, p in new.encoder.named_parameters())
+    with pytest.raises(ConfigError, match="--size is 8"):
+        train_image_classifier(tmp_path / "other", size="8", console=Console(quiet=True), **options)
+
+
+def test_a_preset_for_images(tmp_path, archive):
+    train_image_classifier(
+        tmp_path / "run", images=archive, preset="vit-small", steps=1, console=Console(quiet=True)
+    )
+    assert read_toml(tmp_path / "run" / "run.toml").model.d_model == preset("vit-small").model.d_model
 
 
 def test_it_learns_digits(tmp_path):
@@ -208,7 +227,7 @@ def test_it_learns_digits(tmp_path):
     np.savez(tmp_path / "train.npz", images=train.pixels, labels=train.labels)
     model = ViTConfig(patch_size=2, layers=2, d_model=48, d_ff=96, heads=4, dropout=0.0)
     training = TrainingConfig(precision="float32", batch_images=64, validate_every=150)
-    train_images(
+    train_image_classifier(
         tmp_path / "run",
         images=tmp_path / "train.npz",
         config=RunConfig(model=model, training=training),

@@ -4,16 +4,17 @@ import io
 import shutil
 
 import pytest
+import torch
 from rich.console import Console
 
 import transduce
 from builders import random_words, small_config
 from transduce.config import GPTConfig, RunConfig, TrainingConfig, read_toml
 from transduce.errors import ArtifactError, TrainingError
-from transduce.runs.folder import RunFolder
-from transduce.runs.lock import alone_in
-from transduce.runs.train_text import train_text
-from transduce.runs.translation_run import Run
+from transduce.runs.lock import locked
+from transduce.runs.session import TrainingSession
+from transduce.runs.task import MASKED_LANGUAGE_MODEL, TEXT_CLASSES, TRANSLATION
+from transduce.runs.train import train_language_model, train_masked_language_model
 from transduce.training.distributed import WorkerGroup
 from transduce.training.trainer import Trainer
 
@@ -35,7 +36,7 @@ def test_a_refused_command_changes_nothing(tmp_path, files):
     config = RunConfig(model=small_config(), training=QUICK)
     transduce.train(tmp_path / "run", config=config, console=Console(quiet=True), **files)
     before = (tmp_path / "run" / "run.toml").read_text()
-    with alone_in(tmp_path / "run"), pytest.raises(TrainingError, match="another process is training in"):
+    with locked(tmp_path / "run"), pytest.raises(TrainingError, match="another process is training in"):
         transduce.train(tmp_path / "run", resume=True, steps=99, console=Console(quiet=True))
     assert (tmp_path / "run" / "run.toml").read_text() == before
 
@@ -51,7 +52,7 @@ def test_an_error_before_anything_is_written_leaves_no_new_folder(tmp_path, ther
             (folder / "tokenizer.json").touch()
         raise KeyError
 
-    with pytest.raises(KeyError), alone_in(folder):
+    with pytest.raises(KeyError), locked(folder):
         prepare()
     assert folder.exists() == (there or written)
 
@@ -60,47 +61,69 @@ def test_a_finished_run_without_checkpoints_is_not_begun_anew(tmp_path, files):
     config = RunConfig(model=small_config(), training=QUICK)
     transduce.train(tmp_path / "run", config=config, console=Console(quiet=True), **files)
     step = next((tmp_path / "run" / "checkpoints").glob("step-*"))
-    with pytest.raises(ArtifactError, match=r"is a checkpoint; give a model folder, such as .*final"):
+    with pytest.raises(ArtifactError, match=r"is a checkpoint; .*final"):
         transduce.load(step)
     shutil.rmtree(tmp_path / "run" / "checkpoints")
-    with pytest.raises(TrainingError, match=r"whose checkpoints are gone.*--from .*final"):
+    with pytest.raises(TrainingError, match=r"without checkpoints.*--from .*final"):
         transduce.train(tmp_path / "run", resume=True, steps=4, console=Console(quiet=True))
 
 
 def test_a_run_goes_on_with_the_command_that_began_it(tmp_path, words, files):
     gpt = GPTConfig(layers=1, d_model=16, d_ff=16, heads=2, max_length=16)
     options = {"config": RunConfig(model=gpt, training=QUICK), "tokenizer": "char"}
-    train_text("lm", tmp_path / "lm", text=words, console=Console(quiet=True), **options)
+    train_language_model(tmp_path / "lm", text=words, console=Console(quiet=True), **options)
     said = io.StringIO()
-    train_text("lm", tmp_path / "lm", resume=True, steps=3, console=Console(file=said, width=200))
-    assert "of other options only steps count" in said.getvalue()
+    train_language_model(tmp_path / "lm", resume=True, steps=3, console=Console(file=said, width=200))
+    assert "from step 2" in said.getvalue()
     with pytest.raises(TrainingError, match=r"holds a run of transduce lm train, .*lm train --resume"):
         transduce.train(tmp_path / "lm", resume=True, steps=9, console=Console(quiet=True))
     assert read_toml(tmp_path / "lm" / "run.toml").training.steps == 3
     pairs = RunConfig(model=small_config(), training=QUICK)
     transduce.train(tmp_path / "pairs", config=pairs, console=Console(quiet=True), **files)
     with pytest.raises(TrainingError, match=r"holds a run of transduce train, not of transduce mlm train"):
-        train_text("mlm", tmp_path / "pairs", resume=True, console=Console(quiet=True))
+        train_masked_language_model(tmp_path / "pairs", resume=True, console=Console(quiet=True))
+
+
+def session(folder, output, *, task=TRANSLATION, processes=1, tensorboard=False):
+    console = Console(file=output, width=500)
+    return TrainingSession(folder, task, console, WorkerGroup(size=processes), tensorboard=tensorboard)
 
 
 @pytest.mark.parametrize(
-    ("processes", "begins"), [(1, "transduce train"), (2, "torchrun --nproc-per-node 2 -m transduce train")]
+    ("options", "begin", "end"),
+    [
+        ({}, "transduce train", ""),
+        ({"processes": 2}, "torchrun --nproc-per-node 2 -m transduce train", ""),
+        ({"task": MASKED_LANGUAGE_MODEL}, "transduce mlm train", ""),
+        ({"task": TEXT_CLASSES}, "transduce mlm finetune", ""),
+        ({"tensorboard": True}, "transduce train", " --tensorboard"),
+    ],
+    ids=["plain", "processes", "mlm", "classes", "tensorboard"],
 )
-def test_a_stopped_run_says_how_to_go_on_with_as_many_processes(tmp_path, monkeypatch, processes, begins):
-    monkeypatch.setattr(RunFolder, "train", lambda *_, **__: False)
-    said = io.StringIO()
-    run = Run(tmp_path / "a run", Console(file=said, width=500), WorkerGroup(size=processes))
-    assert not run.carry_out(lambda: None, resume=False, steps=None, tensorboard=False)
-    assert said.getvalue() == f"stopped; to go on: {begins} --resume --out '{tmp_path / 'a run'}'\n"
+def test_the_resume_command_continues_in_the_same_way(tmp_path, options, begin, end):
+    output = io.StringIO()
+    session(tmp_path / "a run", output, **options)._say_how_it_went(finished=False)
+    command = output.getvalue().rstrip("\n").partition(": ")[2]
+    assert command == f"{begin} --resume --out '{tmp_path / 'a run'}'{end}"
 
 
-def test_a_best_model_that_is_not_there_is_not_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(RunFolder, "train", lambda *_, **__: True)
-    said = io.StringIO()
-    Run(tmp_path, Console(file=said, width=500)).carry_out(
-        lambda: None, resume=False, steps=None, tensorboard=False
-    )
-    assert said.getvalue() == f"the model is in {tmp_path / 'final'}\n"
+def test_a_missing_best_model_is_not_named(tmp_path):
+    output = io.StringIO()
+    session(tmp_path / "run", output)._say_how_it_went(finished=True)
+    assert str(tmp_path / "run" / "final") in output.getvalue()
+    assert str(tmp_path / "run" / "best") not in output.getvalue()
+
+
+def test_a_resumed_run_uses_as_many_threads_as_before(tmp_path, files, monkeypatch):
+    seen = []
+    real = Trainer.run
+    monkeypatch.setattr(Trainer, "run", lambda trainer: seen.append(torch.get_num_threads()) or real(trainer))
+    before = torch.get_num_threads()
+    config = RunConfig(model=small_config(), training=QUICK.model_copy(update={"threads": before + 2}))
+    transduce.train(tmp_path / "run", config=config, console=Console(quiet=True), **files)
+    transduce.train(tmp_path / "run", resume=True, steps=3, console=Console(quiet=True))
+    assert seen == [before + 2] * 2
+    assert torch.get_num_threads() == before
 
 
 def test_memory_that_ends_while_saving_is_one_line(tmp_path, files, monkeypatch):
@@ -109,5 +132,5 @@ def test_memory_that_ends_while_saving_is_one_line(tmp_path, files, monkeypatch)
 
     monkeypatch.setattr(Trainer, "save", full)
     config = RunConfig(model=small_config(), training=QUICK)
-    with pytest.raises(TrainingError, match=r"memory does not suffice; .* goes on with --resume"):
+    with pytest.raises(TrainingError, match=r"--resume"):
         transduce.train(tmp_path / "run", config=config, console=Console(quiet=True), **files)

@@ -17,14 +17,20 @@ from transduce.errors import ConfigError, DataError
 from transduce.evaluation.perplexity import measure_files
 from transduce.models.build import build
 from transduce.prediction.masked_text import MaskedTextModel
-from transduce.runs.classes_run import ClassesRun
 from transduce.runs.defaults import UserChoices
-from transduce.runs.text_run import LanguageModelRun, MaskedTextRun, TextInputs
+from transduce.runs.folder import RunFolder
+from transduce.runs.prepare import prepare
+from transduce.runs.session import TrainingSession
+from transduce.runs.task import LANGUAGE_MODEL, MASKED_LANGUAGE_MODEL, TEXT_CLASSES
+from transduce.runs.text_inputs import LabelledTextInputs, LanguageModelInputs, MaskedTextInputs
+from transduce.runs.train import finetune_text_classifier, train
+from transduce.training.distributed import WorkerGroup
 from transduce.training.trainer import Trainer
 
 SIZES = {"layers": 2, "d_model": 32, "d_ff": 64, "heads": 4, "max_length": 24}
 MODELS = {"lm": GPTConfig(**SIZES), "mlm": BERTConfig(**SIZES)}
-RUNS = {"lm": LanguageModelRun, "mlm": MaskedTextRun}
+INPUTS = {"lm": LanguageModelInputs, "mlm": MaskedTextInputs}
+TASKS = {"lm": LANGUAGE_MODEL, "mlm": MASKED_LANGUAGE_MODEL}
 KINDS = {"lm": ("char", True), "mlm": ("wordpiece", False)}
 
 SAID = ["the cat sat on the mat", "a dog ran in the park", "the bird sang in its tree"]
@@ -45,20 +51,25 @@ def text(tmp_path):
 
 def prepared(what, folder, text, console, *, dropout=0.1, max_length=24, **training):
     kind, packed = KINDS[what]
-    inputs = TextInputs([text], [text], kind, 120, packed=packed, cased=False)
+    inputs = INPUTS[what](text, text, kind, 120, packed=packed)
     changes = {"dropout": dropout, "attention_dropout": dropout, "max_length": max_length}
     model = MODELS[what].model_copy(update=changes)
     chosen = {"learning_rate": 5e-3, "max_tokens": 400, "precision": "float32", **training}
-    run = RUNS[what](folder, console)
-    run.prepare(inputs, UserChoices(RunConfig(model=model, training=TrainingConfig(**chosen))))
-    return run
+    choices = UserChoices(RunConfig(model=model, training=TrainingConfig(**chosen)))
+    return prepare_session(folder, inputs, choices, console)
+
+
+def prepare_session(folder, inputs, choices, console):
+    session = TrainingSession(folder, inputs.task, console, WorkerGroup(), tensorboard=False)
+    session.prepare(inputs, choices)
+    return session
 
 
 @pytest.mark.parametrize("what", ["lm", "mlm"])
 def test_interrupted_and_resumed_is_the_same(what, text, tmp_path, quiet, monkeypatch):
     plan = {"steps": 14, "warmup": 3, "validate_every": 5, "batch_tokens": 500}
     whole, parted = (prepared(what, tmp_path / name, text, quiet, **plan) for name in ("whole", "parted"))
-    assert whole.train()
+    assert whole.train().finished
     real = Trainer.step
 
     def until_8(self, batches):
@@ -66,15 +77,15 @@ def test_interrupted_and_resumed_is_the_same(what, text, tmp_path, quiet, monkey
         return real(self, batches)
 
     monkeypatch.setattr(Trainer, "step", until_8)
-    assert not parted.train()
-    assert "step 8 of 14" in parted.describe()
+    assert not parted.train().finished
+    assert "step 8 of 14" in parted.folder.describe()
     monkeypatch.undo()
-    assert parted.train()
+    assert parted.train().finished
     for name in ("best", "final"):
-        one, other = (load_file(run.folder / name / "model.safetensors") for run in (whole, parted))
+        one, other = (load_file(run.folder.path / name / "model.safetensors") for run in (whole, parted))
         assert one.keys() == other.keys()
         assert all(torch.equal(one[key], other[key]) for key in one)
-    metrics = [(run.folder / "metrics.jsonl").read_text() for run in (whole, parted)]
+    metrics = [(run.folder.path / "metrics.jsonl").read_text() for run in (whole, parted)]
     assert metrics[0] == metrics[1]
 
 
@@ -82,18 +93,18 @@ def test_a_language_model_writes_what_it_read(text, tmp_path, quiet):
     text.write_text("\n".join(SAID[:1] * 100) + "\n")
     plan = {"steps": 150, "warmup": 10, "validate_every": 150, "average": 1}
     run = prepared("lm", tmp_path / "run", text, quiet, dropout=0.0, max_length=61, **plan)
-    assert run.train()
-    generator = TextGenerator.load(run.folder / "final", precision="float32", beam=1, max_length=50)
+    assert run.train().finished
+    generator = TextGenerator.load(run.folder.final, precision="float32", beam=1, max_length=50)
     assert [text.text for text in generator("the c", lines=3)] == SAID[:1] * 3
-    assert measure_files(run.folder / "final", [text]).per_token < 1.1
-    sampled = TextGenerator.load(run.folder / "final", count=3, max_length=50, seed=4)
+    assert measure_files(run.folder.final, [text]).per_token < 1.1
+    sampled = TextGenerator.load(run.folder.final, count=3, max_length=50, seed=4)
     assert [text.text for text in sampled()] == [text.text for text in sampled()]
 
 
 def test_masks_are_filled_and_classes_told(text, tmp_path, quiet):
     run = prepared("mlm", tmp_path / "run", text, quiet, dropout=0.0, steps=120, warmup=10)
-    assert run.train()
-    model = MaskedTextModel.load(run.folder / "final")
+    assert run.train().finished
+    model = MaskedTextModel.load(run.folder.final)
     for masked, wanted in (
         ("the [MASK] sat on the mat", "cat"),
         ("a dog [MASK] in the park", "ran"),
@@ -110,41 +121,40 @@ def test_masks_are_filled_and_classes_told(text, tmp_path, quiet):
         next(model.classify(["x"]))
     classes = tmp_path / "classes.tsv"
     classes.write_text("".join(f"{line}\t{line.split()[1]}\n" for line in SAID * 20))
-    finetuned = ClassesRun(tmp_path / "classes", quiet)
     training = TrainingConfig(steps=30, warmup=3, learning_rate=5e-3, precision="float32")
-    finetuned.prepare(
-        TextInputs([classes], [classes]),
-        UserChoices(RunConfig(training=training), start=run.folder / "final"),
-    )
-    start = artifact.load_as(finetuned.folder / "start", "bert")
-    assert torch.equal(start.output.weight, artifact.load_as(run.folder / "final", "bert").output.weight)
-    assert finetuned.train()
-    told = list(MaskedTextModel.load(finetuned.folder / "final").classify(SAID))
+    choices = UserChoices(RunConfig(training=training), from_model=run.folder.final)
+    inputs = LabelledTextInputs(classes, classes)
+    finetuned = prepare_session(tmp_path / "classes", inputs, choices, quiet)
+    start = artifact.load_as(tmp_path / "classes" / "start", "bert")
+    assert torch.equal(start.output.weight, artifact.load_as(run.folder.final, "bert").output.weight)
+    assert finetuned.train().finished
+    told = list(MaskedTextModel.load(finetuned.folder.final).classify(SAID))
     assert [next(iter(chances)) for chances in told] == ["cat", "dog", "bird"]
     assert all(sum(chances.values()) == pytest.approx(1) for chances in told)
 
 
 def test_masked_text_goes_on_from_a_model_of_classes(text, tmp_path, quiet):
     training = {"steps": 3, "warmup": 1, "validate_every": 3}
-    assert prepared("mlm", tmp_path / "first", text, quiet, **training).train()
+    assert prepared("mlm", tmp_path / "first", text, quiet, **training).train().finished
     old = artifact.load_as(tmp_path / "first" / "final", "bert")
     config = old.config.model_copy(update={"masked_head": False, "pooler": True, "classes": ["a", "b"]})
     classes = build(config, old.vocabulary, seed=5)
     artifact.save(classes, tmp_path / "classes", artifact.load_tokenizer(tmp_path / "first" / "final"))
-    run = MaskedTextRun(tmp_path / "second", quiet)
-    run.prepare(TextInputs([text], [text], packed=False), UserChoices(start=tmp_path / "classes", steps=2))
-    heads = run.read_config().model
+    choices = UserChoices(from_model=tmp_path / "classes", steps=2)
+    run = prepare_session(tmp_path / "second", MaskedTextInputs(text, text), choices, quiet)
+    heads = run.folder.read_config(MASKED_LANGUAGE_MODEL).model
     assert (heads.masked_head, heads.pooler, heads.classes) == (True, False, [])
     start = artifact.load_as(tmp_path / "second" / "start", "bert")
     assert torch.equal(start.output.weight, classes.output.weight)
-    assert run.train()
+    assert run.train().finished
 
 
 def test_special_tokens_in_the_text_are_text(text, tmp_path, quiet):
     text.write_text("the [SEP] cat [MASK] sat[PAD]\n" * 20)
     run = prepared("mlm", tmp_path / "run", text, quiet, steps=2, warmup=1)
-    special = set(TokenizerPair.load(run.folder).source.special)
-    assert not special & {int(token) for ids in run.texts("train") for token in ids}
+    special = set(TokenizerPair.load(run.folder.path).source.special)
+    texts = MASKED_LANGUAGE_MODEL.open_data(tmp_path / "run" / "text" / "train")
+    assert not special & {int(token) for ids in texts for token in ids}
 
 
 def test_two_texts_are_told_from_one(tmp_path, quiet):
@@ -158,51 +168,57 @@ def test_two_texts_are_told_from_one(tmp_path, quiet):
     lines = [f"{a}\t{b}\tsame\n" * 3 if a == b else f"{a}\t{b}\tother\n" for a, b in pairs]
     file = tmp_path / "pairs.tsv"
     file.write_text("".join(lines))
-    run = ClassesRun(tmp_path / "run", quiet)
     training = TrainingConfig(steps=120, warmup=10, learning_rate=5e-3, precision="float32")
-    choices = UserChoices(RunConfig(training=training), start=tmp_path / "start")
-    run.prepare(TextInputs([file], [file]), choices)
-    assert run.train()
-    told = MaskedTextModel.load(run.folder / "final").classify([f"{a}\t{b}" for a, b in pairs])
+    run = finetune_text_classifier(
+        tmp_path / "run",
+        pairs=file,
+        valid=file,
+        from_model=tmp_path / "start",
+        config=RunConfig(training=training),
+        console=quiet,
+    )
+    assert run.finished
+    told = MaskedTextModel.load(run.final).classify([f"{a}\t{b}" for a, b in pairs])
     assert [next(iter(chances)) for chances in told] == ["same" if a == b else "other" for a, b in pairs]
 
 
 def test_epochs_and_a_model_to_go_on_from(text, tmp_path, quiet):
     run = prepared("lm", tmp_path / "run", text, quiet, steps=2, warmup=1)
-    assert run.train()
-    again = LanguageModelRun(tmp_path / "again", quiet)
-    again.prepare(TextInputs([text]), UserChoices(start=run.folder / "final", epochs=0.5))
-    config, model, _, train, _ = again.open()
-    assert config.training.steps == max(1, round(0.5 * len(train.steps(0))))
-    assert (config.training.label_smoothing, config.training.learning_rate) == (0.0, 1e-4)
-    assert torch.equal(model.output.weight, artifact.load_as(run.folder / "final", "gpt").output.weight)
+    assert run.train().finished
+    choices = UserChoices(from_model=run.folder.final, epochs=0.5)
+    new = prepare(tmp_path / "again", LanguageModelInputs(text), choices, quiet, WorkerGroup())
+    opened = RunFolder(tmp_path / "again").open(LANGUAGE_MODEL)
+    training = opened.config.training
+    assert training.steps == max(1, round(0.5 * len(opened.train.steps(0))))
+    assert (training.label_smoothing, training.learning_rate) == (0.0, 1e-4)
+    old = artifact.load_as(run.folder.final, "gpt")
+    assert torch.equal(opened.model.output.weight, old.output.weight)
+    assert torch.equal(new.model.output.weight, old.output.weight)
 
 
 @pytest.mark.parametrize(
     ("choices", "inputs", "said"),
     [
-        ({"preset": "small"}, {}, "a model of family 'transformer' was asked for"),
-        ({"config": RunConfig(training=TrainingConfig(r_drop=1.0))}, {}, "r_drop is for pairs of texts"),
+        ({"preset": "small"}, {}, "'gpt', not 'transformer'"),
+        ({"config": RunConfig(training=TrainingConfig(r_drop=1.0))}, {}, "training.r_drop"),
         ({}, {"tokenizer": "bpe", "vocabulary": 20}, "a vocabulary of 20 is too small"),
     ],
 )
 def test_mistakes(choices, inputs, said, text, tmp_path, quiet):
-    run = LanguageModelRun(tmp_path / "run", quiet)
     with pytest.raises((ConfigError, DataError), match=said):
-        run.prepare(TextInputs([text], **inputs), UserChoices(**choices))
-    assert not run.is_prepared
+        prepare_session(tmp_path / "run", LanguageModelInputs(text, **inputs), UserChoices(**choices), quiet)
+    assert not RunFolder(tmp_path / "run").is_prepared
 
 
 def test_a_tokenizer_without_a_mask_is_refused(text, tmp_path, quiet):
-    with pytest.raises(DataError, match=r"a bpe tokenizer has no \[MASK\]"):
-        MaskedTextRun(tmp_path / "run", quiet).prepare(TextInputs([text]), UserChoices())
+    inputs = MaskedTextInputs(text, tokenizer="bpe")
+    with pytest.raises(DataError, match=r"bpe has no \[MASK\]"):
+        prepare_session(tmp_path / "run", inputs, UserChoices(), quiet)
 
 
 def test_pairs_are_not_for_these_families(text, tmp_path):
-    from transduce.runs.train import train
-
     for wish in ({"family": "gpt"}, {"preset": "bert-small"}):
-        with pytest.raises(ConfigError, match="turns no text into another"):
+        with pytest.raises(ConfigError, match="cannot translate"):
             train(tmp_path / "run", source=text, target=text, console=Console(quiet=True), **wish)
 
 
@@ -214,3 +230,9 @@ def test_presets_are_the_published_sizes():
         bert = build(preset("bert").model, Vocabulary(source=30522, target=30522))
     assert sum(p.numel() for p in gpt.parameters()) == 124_439_808
     assert sum(p.numel() for p in bert.parameters()) == 109_514_298  # BertForMaskedLM of transformers
+
+
+def test_a_classifier_needs_a_model_to_fine_tune(text, tmp_path, quiet):
+    with pytest.raises(ConfigError, match="--from MODEL"):
+        finetune_text_classifier(tmp_path / "run", pairs=text, console=quiet)
+    assert TEXT_CLASSES.command == "mlm finetune"

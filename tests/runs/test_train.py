@@ -7,16 +7,20 @@ from types import SimpleNamespace
 import pytest
 import torch
 from rich.console import Console
+from safetensors.torch import load_file
 
 import transduce
 from builders import random_words, small_config, small_rnn_config
 from transduce import artifact
 from transduce.config import PRESETS, RunConfig, TrainingConfig, preset, read_toml
+from transduce.data.corpus import Corpus
 from transduce.errors import ArtifactError, ConfigError, DataError, TrainingError
-from transduce.runs import defaults
-from transduce.runs.lock import alone_in
-from transduce.runs.train import Options, plan
-from transduce.runs.translation_run import Run
+from transduce.runs import prepare as preparing
+from transduce.runs.defaults import UserChoices
+from transduce.runs.lock import locked
+from transduce.runs.prepare import prepare
+from transduce.runs.translation_inputs import TranslationInputs
+from transduce.training.distributed import WorkerGroup
 from transduce.training.objectives.objective import LossModule
 
 QUICK = TrainingConfig(
@@ -44,13 +48,13 @@ def files(text):
 def train(out, **options):
     said = io.StringIO()
     console = Console(file=said, width=200)
-    assert transduce.train(out, console=console, **options) is True
+    assert transduce.train(out, console=console, **options).finished
     return said.getvalue()
 
 
 def test_a_run_from_python(files, text, tmp_path):
     said = train(tmp_path / "run", config=CONFIG, valid_pairs=text / "both.tsv", **files)
-    assert "300 pairs to train on, 50 to validate" in said
+    assert "300 training pairs, 50 validation pairs" in said
     assert transduce.load(tmp_path / "run" / "final").config == CONFIG.model
     assert read_toml(tmp_path / "run" / "run.toml") == CONFIG
     longest = 1 + max(map(len, (text / "a").read_text().split()))
@@ -61,7 +65,7 @@ def test_a_run_from_python(files, text, tmp_path):
 def test_several_files_of_strings(text, tmp_path):
     sources, targets = [str(text / "a")] * 2, [str(text / "b")] * 2
     said = train(tmp_path / "run", config=CONFIG, source=sources, target=targets, tokenizer="byte")
-    assert "584 pairs to train on, 16 to validate" in said  # a repeated pair is on one side only
+    assert "584 training pairs, 16 validation pairs" in said  # a repeated pair is on one side only
 
 
 def test_an_unknown_option_is_an_error(tmp_path):
@@ -87,7 +91,7 @@ def test_minutes_become_steps_that_fit(files, tmp_path, monkeypatch):
 
     clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=lambda: now[0])
     monkeypatch.setattr(LossModule, "forward", forward)
-    monkeypatch.setattr("transduce.runs.probe.time", clock)
+    monkeypatch.setattr("transduce.runs.autotune.time", clock)
     monkeypatch.setattr("transduce.training.trainer.time", clock)
     said = train(tmp_path / "run", config=CONFIG, minutes=0.1, **files)
     training = read_toml(tmp_path / "run" / "run.toml").training
@@ -130,7 +134,7 @@ def test_more_steps_for_a_finished_run(files, tmp_path):
     train(tmp_path / "whole", config=CONFIG, **files)
     train(tmp_path / "more", config=CONFIG, steps=3, **files)
     said = train(tmp_path / "more", resume=True, steps=6)
-    assert "going on from step 3" in said
+    assert "from step 3" in said
     one, other = (artifact.load(tmp_path / run / "final").output.weight for run in ("whole", "more"))
     assert torch.equal(one, other)
 
@@ -146,19 +150,9 @@ def test_an_rnn_that_was_interrupted_ends_with_the_same_bits(files, tmp_path):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_family_whose_sizes_suit_the_text(files, tmp_path, monkeypatch):
+def test_a_family_whose_sizes_suit_the_text(files, tmp_path):
     train(tmp_path / "run", family="rnn", steps=1, **files)
     assert read_toml(tmp_path / "run" / "run.toml").model == preset("rnn").model
-    quick = RunConfig(training=QUICK.model_copy(update={"steps": 1}))
-    pairs = Run(tmp_path / "run")._pairs()[0]
-    for few, sizes in ((10**9, (256, 256)), (0, (512, 512))):
-        monkeypatch.setattr(defaults, "FEW_PAIRS", few)
-        chosen = defaults.choose(defaults.UserChoices(quick, family="rnn"), pairs, joint=False).model
-        assert (chosen.d_model, chosen.d_hidden, chosen.share) == (*sizes, "target")
-        assert (
-            defaults.choose(defaults.UserChoices(family="transformer"), pairs, joint=True).model.family
-            == "transformer"
-        )
 
 
 def test_an_rnn_is_tuned_and_keeps_its_family(files, tmp_path):
@@ -166,12 +160,12 @@ def test_an_rnn_is_tuned_and_keeps_its_family(files, tmp_path):
     (tmp_path / "tune.toml").write_text(
         "[model]\ndropout = 0.5\n[training]\nsteps = 2\nprecision = 'float32'\nfreeze = ['encoder']\n"
     )
-    start = {"start": tmp_path / "old" / "final", "source": files["source"], "target": files["target"]}
+    start = {"from_model": tmp_path / "old" / "final", "source": files["source"], "target": files["target"]}
     train(tmp_path / "new", config=tmp_path / "tune.toml", **start)
     old, new = (artifact.load(tmp_path / run / "final") for run in ("old", "new"))
     assert new.config == old.config.model_copy(update={"dropout": 0.5})
     (tmp_path / "tune.toml").write_text("[model]\nfamily = 'transformer'\n")
-    with pytest.raises(ConfigError, match="is of family 'rnn', not 'transformer'; take the family out"):
+    with pytest.raises(ConfigError, match="is of family 'rnn', not 'transformer'; remove the family"):
         transduce.train(tmp_path / "no", config=tmp_path / "tune.toml", **start)
 
 
@@ -182,7 +176,7 @@ def test_resume_starts_a_run_where_there_is_none(files, tmp_path):
 
 def test_a_run_is_not_overwritten(files, tmp_path):
     train(tmp_path / "run", config=CONFIG, **files)
-    with pytest.raises(TrainingError, match="holds a run already, at step 6 of 6; add --resume"):
+    with pytest.raises(TrainingError, match="at step 6 of 6; add --resume"):
         transduce.train(tmp_path / "run", **files)
 
 
@@ -198,7 +192,7 @@ def test_fine_tuning_keeps_vocabulary_and_architecture(files, text, tmp_path):
     train(
         tmp_path / "new",
         config=tuned,
-        start=tmp_path / "old" / "final",
+        from_model=tmp_path / "old" / "final",
         **{**options, "valid_source": tmp_path / "d", "valid_target": tmp_path / "d"},
     )
     old, new = (artifact.load(tmp_path / run / "final") for run in ("old", "new"))
@@ -212,24 +206,40 @@ def test_fine_tuning_keeps_vocabulary_and_architecture(files, text, tmp_path):
 @pytest.mark.parametrize(
     ("options", "error", "problem"),
     [
-        ({}, DataError, "no files were given"),
+        ({}, DataError, "no training files.*--source FILE"),
         ({"source": "nowhere"}, DataError, "1 source and 0 target files"),
         ({"preset": "smal"}, ConfigError, "did you mean 'small'"),
-        ({"family": "rnnn"}, ConfigError, "there is no family 'rnnn'; did you mean 'rnn'"),
+        ({"family": "rnnn"}, ConfigError, "'rnnn'; did you mean 'rnn'"),
         ({"family": "rnn", "preset": "small"}, ConfigError, "leave one of them out"),
         ({"family": "rnn", "config": CONFIG}, ConfigError, "leave one of them out"),
         ({"preset": "small", "config": CONFIG}, ConfigError, "a run file and a preset"),
-        ({"preset": "small", "start": "model", "tokenizer": None}, ConfigError, "the model has its sizes"),
-        ({"steps": -5}, ConfigError, "steps = -5 is no length; give more than 0"),
-        ({"start": "nowhere", "tokenizer": None}, ArtifactError, "nowhere is not a folder"),
-        ({"steps": 2, "minutes": 3}, ConfigError, "choose one of steps, epochs and minutes"),
-        ({"tokenizer": "bpee"}, DataError, "there is no tokenizer 'bpee'; give bpe, unigram"),
-        ({"tokenizer": __file__, "separate": True}, ConfigError, "--separate and a tokenizer's file"),
-        ({"tokenizer": __file__, "vocabulary": 9}, ConfigError, "--vocabulary and a tokenizer's file"),
-        ({"start": "model"}, ConfigError, "--tokenizer and a model to start from were given; leave"),
-        ({"start": "model", "tokenizer": None, "separate": True}, ConfigError, "--separate and a model to"),
-        ({"start": "model", "tokenizer": None, "vocabulary": 9}, ConfigError, "--vocabulary and a model to"),
-        ({"minutes": float("inf")}, ConfigError, "minutes = inf is no length"),
+        ({"preset": "small", "from_model": "model", "tokenizer": None}, ConfigError, "leave the preset out"),
+        ({"steps": -5}, ConfigError, "steps is -5; give a number greater than 0"),
+        ({"from_model": "nowhere", "tokenizer": None}, ArtifactError, "nowhere is not a folder"),
+        ({"steps": 2, "minutes": 3}, ConfigError, "choose one of --steps, --epochs and --minutes"),
+        ({"tokenizer": "bpee"}, DataError, "'bpee'; use bpe, unigram"),
+        (
+            {"tokenizer": __file__, "separate": True},
+            ConfigError,
+            "--separate has no effect .* existing tokenizer",
+        ),
+        (
+            {"tokenizer": __file__, "vocabulary": 9},
+            ConfigError,
+            "--vocabulary has no effect .* existing tokenizer",
+        ),
+        ({"from_model": "model"}, ConfigError, "--tokenizer has no effect .*--from"),
+        (
+            {"from_model": "model", "tokenizer": None, "separate": True},
+            ConfigError,
+            "--separate has no effect .*--from",
+        ),
+        (
+            {"from_model": "model", "tokenizer": None, "vocabulary": 9},
+            ConfigError,
+            "--vocabulary has no effect .*--from",
+        ),
+        ({"minutes": float("inf")}, ConfigError, "minutes is inf"),
         ({"max_length": 1}, DataError, "all pairs are longer than 1 tokens"),
     ],
 )
@@ -257,41 +267,13 @@ def test_bpe_dropout_needs_bpe(files, tmp_path):
         transduce.train(tmp_path / "run", config=dropped, **files)
 
 
-def test_a_plan_says_what_will_be(files):
-    """Also where trials were made before: what they left in memory does not make it look smaller."""
-    config = RunConfig(
-        model=small_config(d_model=32, d_ff=512), training=QUICK.model_copy(update={"max_tokens": 4000})
-    )
-    found = plan(Console(file=io.StringIO()), config=config, minutes=0.01, **files)
-    model = transduce.Transformer(
-        config.model, transduce.Vocabulary(source=found.vocabulary, target=found.vocabulary)
-    )
-    assert found.parameters == sum(p.numel() for p in model.parameters())
-    assert found.pairs == 292
-    assert found.epochs == pytest.approx(found.config.training.steps / found.steps_an_epoch)
-    assert 0 <= max(found.padding) < 0.5
-    measured = found.trial.probe
-    assert measured.tokens_a_second > 0
-    assert found.seconds(100) > 100 * measured.seconds_a_step
-    # Weights, gradients and Adam, and of the activations no more than what the feed-forward networks keep
-    tokens = measured.tokens_a_second * measured.seconds_a_step
-    kept = 4 * tokens * config.model.d_ff * (config.model.encoder_layers + config.model.decoder_layers)
-    assert 16 * found.parameters + kept < found.trial.memory < 16 * found.parameters + 40 * kept
-
-
-def test_a_run_file_changes_what_it_names_and_nothing_else(files, tmp_path):
-    (tmp_path / "few.toml").write_text("[training]\npatience = 3\nsteps = 50\nprecision = 'float32'\n")
-    choices = Options(**files, config=tmp_path / "few.toml").choices()
-    pairs = Run(tmp_path / "run", Console(file=io.StringIO()))
-    pairs.prepare(Options(**files).inputs(), choices)
+def test_a_run_file_changes_what_it_names_and_nothing_else(files, tmp_path, monkeypatch):
+    monkeypatch.setitem(PRESETS, "small", RunConfig(model=small_config()))
+    (tmp_path / "few.toml").write_text("[training]\npatience = 3\nsteps = 20\nprecision = 'float32'\n")
+    train(tmp_path / "run", config=tmp_path / "few.toml", **files)
     chosen = read_toml(tmp_path / "run" / "run.toml")
-    assert chosen.model == transduce.preset("small").model  # as without a file: the text is small
-    assert (chosen.training.patience, chosen.training.steps, chosen.training.warmup) == (3, 50, 5)
-
-
-def test_a_preset_in_a_run_file_is_a_choice(tmp_path):
-    (tmp_path / "base.toml").write_text('preset = "base"\n')
-    assert Options(config=tmp_path / "base.toml").choices().model() == transduce.preset("base").model
+    assert chosen.model == preset("small").model  # as without a file: the text is small
+    assert (chosen.training.patience, chosen.training.steps, chosen.training.warmup) == (3, 20, 2)
 
 
 def test_separate_vocabularies_are_not_tied_by_a_run_file(files, tmp_path):
@@ -309,7 +291,7 @@ def test_fewer_steps_than_were_planned(files, tmp_path):
     wanted = state["step"] + 4
     train(tmp_path / "run", resume=True, steps=wanted)
     assert max((tmp_path / "run" / "checkpoints").iterdir()).name == f"step-{wanted:08d}"
-    with pytest.raises(TrainingError, match=f"is at step {wanted} already; ask for more steps"):
+    with pytest.raises(TrainingError, match=f"already at step {wanted}"):
         transduce.train(tmp_path / "run", resume=True, steps=2)
 
 
@@ -323,14 +305,101 @@ def test_a_model_in_half_precision_is_tuned_in_float32(files, text, tmp_path):
     model = transduce.load(tmp_path / "old" / "final").bfloat16()
     transduce.save(model, tmp_path / "half", artifact.load_tokenizer(tmp_path / "old" / "final"))
     tuned = CONFIG.model_copy(update={"training": QUICK.model_copy(update={"steps": 2})})
-    train(tmp_path / "new", config=tuned, start=tmp_path / "half", source=text / "a", target=text / "b")
+    train(tmp_path / "new", config=tuned, from_model=tmp_path / "half", source=text / "a", target=text / "b")
     assert transduce.load(tmp_path / "new" / "final").output.weight.dtype == torch.float32
 
 
 def test_a_run_folder_belongs_to_one_process(tmp_path, files):
     train(tmp_path / "run", config=CONFIG, **files)
-    with alone_in(tmp_path / "run"), pytest.raises(TrainingError, match="another process is training in"):
+    with locked(tmp_path / "run"), pytest.raises(TrainingError, match="another process is training in"):
         transduce.train(tmp_path / "run", resume=True, steps=9)
-    with alone_in(tmp_path / "new"), pytest.raises(TrainingError, match="another process is training in"):
+    with locked(tmp_path / "new"), pytest.raises(TrainingError, match="another process is training in"):
         transduce.train(tmp_path / "new", config=CONFIG, **files)
     train(tmp_path / "run", resume=True, steps=9)
+
+
+def test_the_result_is_a_run(files, tmp_path):
+    run = transduce.train(tmp_path / "run", config=CONFIG, console=Console(quiet=True), **files)
+    assert run.finished
+    assert (run.folder, run.best, run.final) == tuple(
+        tmp_path / "run" / part for part in ("", "best", "final")
+    )
+    assert [line["step"] for line in run.metrics if "valid_loss" in line] == [3, 6]
+    translations = [
+        next(iter(translator.translate(["abc"]))).text
+        for translator in (run.translator(), transduce.Translator.load(run.final))
+    ]
+    assert translations[0] == translations[1]
+
+
+def test_a_reopened_run_trains_to_the_same_bits(files, tmp_path):
+    """Whether the model and the data are those of the preparation, after its trials, or read from disk."""
+    undecided = CONFIG.model_copy(update={"training": QUICK.model_copy(update={"minutes": 5})})
+    first = transduce.train(tmp_path / "first", config=undecided, console=Console(quiet=True), **files)
+    inputs = TranslationInputs(**files)
+    prepare(
+        tmp_path / "second",
+        inputs,
+        UserChoices(undecided, minutes=0.05),
+        Console(quiet=True),
+        WorkerGroup(),
+    )
+    second = transduce.train(tmp_path / "second", resume=True, steps=6, console=Console(quiet=True))
+    one, other = (load_file(run.final / "model.safetensors") for run in (first, second))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_corpus_is_read_three_times_and_the_model_built_once(files, tmp_path, monkeypatch):
+    reads, builds = [], []
+    real_chunks, real_build = Corpus.chunks, preparing.build
+    monkeypatch.setattr(Corpus, "chunks", lambda *a: reads.append(1) or real_chunks(*a))
+    monkeypatch.setattr(preparing, "build", lambda *a, **o: builds.append(1) or real_build(*a, **o))
+    undecided = CONFIG.model_copy(update={"training": QUICK.model_copy(update={"precision": "auto"})})
+    train(tmp_path / "run", config=undecided, **files)
+    assert (len(reads), len(builds)) == (3, 1)
+
+
+def test_options_on_the_command_line_and_in_python_are_settings(files, tmp_path):
+    train(
+        tmp_path / "run",
+        config=CONFIG,
+        learning_rate=0.002,
+        seed=7,
+        overrides={"training.warmup": 4, "model.dropout": 0.25},
+        **files,
+    )
+    config = read_toml(tmp_path / "run" / "run.toml")
+    assert (config.training.learning_rate, config.training.seed, config.training.warmup) == (0.002, 7, 4)
+    assert config.model.dropout == 0.25
+
+
+def test_a_warm_up_longer_than_the_run_is_reported(files, tmp_path):
+    said = train(tmp_path / "run", config=CONFIG, overrides={"training.warmup": 100}, **files)
+    assert "warm-up takes 100 steps" in said
+    assert "--set training.warmup=" in said
+    assert "warm-up takes" not in train(tmp_path / "other", config=CONFIG, **files)
+
+
+def test_resuming_names_the_options_it_ignores(files, tmp_path):
+    assert "ignored" not in train(tmp_path / "run", config=CONFIG, **files)
+    said = train(
+        tmp_path / "run",
+        config=CONFIG,
+        resume=True,
+        steps=7,
+        from_model="x",
+        overrides={"training.warmup": 9},
+        valid_source=[],
+        **files,
+    )
+    (line,) = (line for line in said.splitlines() if line.startswith("ignored"))
+    for option in ("--source", "--target", "--tokenizer", "--config", "--from", "--set"):
+        assert option in line
+    assert "--valid-source" not in line
+    assert "ignored" not in train(tmp_path / "run", resume=True, steps=8)
+
+
+def test_a_device_that_is_not_there(files, tmp_path):
+    with pytest.raises(ConfigError, match="--device"):
+        transduce.train(tmp_path / "run", device="cuda:7", **files)
+    assert not (tmp_path / "run").exists()

@@ -16,12 +16,14 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-import transduce.runs.autotune
-import transduce.runs.folder
+import transduce.runs.prepare
+import transduce.runs.session
 from transduce.config import RunConfig, TrainingConfig, TransformerConfig
-from transduce.data.corpus import AlignedFiles, Corpus
 from transduce.runs.defaults import UserChoices
-from transduce.runs.translation_run import Inputs, Run
+from transduce.runs.session import TrainingSession
+from transduce.runs.task import TRANSLATION
+from transduce.runs.translation_inputs import TranslationInputs
+from transduce.training.distributed import WorkerGroup
 
 text, room = Path(sys.argv[1]), int(sys.argv[2])
 torch.set_num_threads(1)
@@ -29,14 +31,15 @@ config = RunConfig(
     model=TransformerConfig(encoder_layers=1, decoder_layers=1, d_model=64, d_ff=512, heads=2, dropout=0.0),
     training=TrainingConfig(steps=2, warmup=1, max_tokens=100_000, precision="float32"),
 )
-run = Run(text / f"run-{room}", Console(width=200))
-corpus = Corpus((AlignedFiles(text / "a", text / "a"),))
+console = Console(width=200)
+session = TrainingSession(text / f"run-{room}", TRANSLATION, console, WorkerGroup(), tensorboard=False)
+inputs = TranslationInputs(source=text / "a", target=text / "a", tokenizer="char", check_text=False)
 # The limit is one of addresses, not of memory: what is kept for later would count.
-transduce.runs.autotune.keep_memory = transduce.runs.folder.keep_memory = lambda: None
-run.prepare(Inputs(corpus, tokenizer="char", examined=False), UserChoices(config))
+transduce.runs.prepare.keep_memory = transduce.runs.session.keep_memory = lambda: None
+session.prepare(inputs, UserChoices(config))
 in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (in_use + (room << 20), -1))
-run.train()
+session.train()
 """
 
 

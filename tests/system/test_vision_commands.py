@@ -144,7 +144,7 @@ def test_mistakes_of_train(photos, trained, tmp_path, refuse):
     refuse("images of 10×8 do not divide into patches of 3", "train", *options, *out)
     (tmp_path / "run.toml").write_text('[model]\nfamily = "vit"\npatches = 3\n')
     refuse("unknown key 'model.patches'; did you mean 'patch_size'?", "train", *options, *out)
-    refuse("holds a run already, at step 60 of 60", "train", "--images", photos, "--out", trained)
+    refuse("at step 60 of 60", "train", "--images", photos, "--out", trained)
     other = tmp_path / "sizes" / "a"
     other.mkdir(parents=True)
     PIL.new("L", (8, 8)).save(other / "1.png")

@@ -2,32 +2,57 @@
 
 import sys
 
-import typer
-
 from transduce.cli import options as o
 from transduce.cli import text_options as t
 
 
 def finetune(
-    context: typer.Context,
     out: o.Out,
-    text: t.Labelled = None,
+    pairs: t.Labelled = None,
     valid: t.Valid = None,
-    start: t.FromModel = None,
     config: o.Config = None,
+    from_model: t.FromModel = None,
+    overrides: o.Overrides = None,
     steps: o.Steps = None,
     epochs: o.Epochs = None,
     minutes: o.Minutes = None,
+    learning_rate: o.LearningRate = None,
+    seed: o.Seed = None,
+    save_minutes: o.SaveMinutes = None,
     hold_out: t.HoldOut = 0.1,
+    precision: o.TrainingPrecision = None,
+    device: o.Device = "auto",
     tensorboard: o.Tensorboard = False,
+    wandb: o.Wandb = False,
     resume: o.Resume = False,
 ) -> None:
-    """Teach a model of masked text to tell the classes of texts, or of pairs of texts.
+    """Fine-tune a masked language model to classify texts, or pairs of texts.
 
     Example: transduce mlm finetune --from runs/tales-bert/final --pairs moods.tsv --out runs/moods
     """
-    from transduce.cli.resuming import offer
-    from transduce.runs.train_text import train_text
+    from transduce.cli.resuming import confirm_resume
+    from transduce.runs.defaults import parse_overrides
+    from transduce.runs.train import finetune_text_classifier
 
-    if not train_text("classes", **{**context.params, "resume": resume or offer(out)}):
-        sys.exit(130)  # it has said so itself
+    run = finetune_text_classifier(
+        out,
+        pairs=pairs,
+        valid=valid,
+        config=config,
+        from_model=from_model,
+        overrides=parse_overrides(overrides),
+        steps=steps,
+        epochs=epochs,
+        minutes=minutes,
+        learning_rate=learning_rate,
+        seed=seed,
+        save_minutes=save_minutes,
+        hold_out=hold_out,
+        precision=precision,
+        device=device,
+        tensorboard=tensorboard,
+        wandb=wandb,
+        resume=resume or confirm_resume(out),
+    )
+    if not run.finished:
+        sys.exit(130)  # interrupted; the resume command has been printed

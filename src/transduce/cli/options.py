@@ -133,6 +133,18 @@ TokenizerName = Annotated[
         rich_help_panel=TOKENIZER,
     ),
 ]
+SourceTokenizer = Annotated[
+    str | None,
+    Option(
+        metavar="KIND|FILE", help="Like --tokenizer, for the source alone.", rich_help_panel=TOKENIZER
+    ),
+]
+TargetTokenizer = Annotated[
+    str | None,
+    Option(
+        metavar="KIND|FILE", help="Like --tokenizer, for the target alone.", rich_help_panel=TOKENIZER
+    ),
+]
 VocabularySize = Annotated[
     int | None,
     Option(
@@ -213,6 +225,14 @@ Device = Annotated[
     Option(
         metavar="NAME",
         help="auto (a GPU if there is one), cpu, cuda, or one GPU such as cuda:1.",
+        rich_help_panel=SYSTEM,
+    ),
+]
+TrainingPrecision = Annotated[
+    Literal["auto", "float32", "bfloat16"] | None,
+    Option(
+        metavar="NAME",
+        help="float32, bfloat16, or auto (default) for the faster one on this machine.",
         rich_help_panel=SYSTEM,
     ),
 ]
@@ -303,6 +323,7 @@ Out = Annotated[Path, Option(metavar="DIR", help="Run folder to write.", rich_he
 Tensorboard = Annotated[
     bool, Option("--tensorboard", help="Also log to DIR/tensorboard.", rich_help_panel=OUTPUT)
 ]
+Wandb = Annotated[bool, Option("--wandb", help="Also log to Weights & Biases.", rich_help_panel=OUTPUT)]
 Input = Annotated[
     Path | None, Option(metavar="FILE", help="Input text; default standard input.", rich_help_panel=DATA)
 ]

@@ -1,12 +1,9 @@
 """``transduce plan``."""
 
-import typer
-
 from transduce.cli import options as o
 
 
 def plan(
-    context: typer.Context,
     source: o.Source = None,
     target: o.Target = None,
     pairs: o.Pairs = None,
@@ -16,24 +13,58 @@ def plan(
     config: o.Config = None,
     preset: o.Preset = None,
     family: o.Family = None,
-    start: o.FromModel = None,
+    from_model: o.FromModel = None,
+    overrides: o.Overrides = None,
     steps: o.Steps = None,
     epochs: o.Epochs = None,
     minutes: o.Minutes = None,
     tokenizer: o.TokenizerName = None,
+    source_tokenizer: o.SourceTokenizer = None,
+    target_tokenizer: o.TargetTokenizer = None,
     vocabulary: o.VocabularySize = None,
     separate: o.Separate = False,
+    normalize: o.Normalize = "nfc",
     hold_out: o.HoldOut = 0.02,
     max_length: o.MaxLength = 512,
+    precision: o.TrainingPrecision = None,
+    device: o.Device = "auto",
 ) -> None:
-    """Say what a training run would be like: sizes, speed, memory, time. Trains nothing.
+    """Estimate a run's size, speed, memory and time, without training.
 
     Example: transduce plan --source train.en --target train.de --preset base --epochs 10
     """
     from rich.console import Console
 
+    from transduce.runs.defaults import parse_overrides
+    from transduce.runs.plan import plan as make_plan
     from transduce.runs.plan import print_plan
-    from transduce.runs.train import plan as make
 
     console = Console()
-    print_plan(make(console, **context.params), console)
+    figures = make_plan(
+        source=source,
+        target=target,
+        pairs=pairs,
+        valid_source=valid_source,
+        valid_target=valid_target,
+        valid_pairs=valid_pairs,
+        config=config,
+        preset=preset,
+        family=family,
+        from_model=from_model,
+        overrides=parse_overrides(overrides),
+        steps=steps,
+        epochs=epochs,
+        minutes=minutes,
+        tokenizer=tokenizer,
+        source_tokenizer=source_tokenizer,
+        target_tokenizer=target_tokenizer,
+        vocabulary=vocabulary,
+        separate=separate,
+        normalize=normalize,
+        hold_out=hold_out,
+        max_length=max_length,
+        precision=precision,
+        device=device,
+        console=console,
+    )
+    print_plan(figures, console)

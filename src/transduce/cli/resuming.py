@@ -1,4 +1,4 @@
-"""What to do about a run that is there already."""
+"""The question whether to resume a run that is already in the folder."""
 
 import sys
 from pathlib import Path
@@ -6,16 +6,14 @@ from pathlib import Path
 import typer
 
 
-def offer(out: Path) -> bool:
-    """Ask whether to go on with the run in this folder, if there is one and somebody to ask."""
+def confirm_resume(out: Path) -> bool:
+    """Ask whether to resume the run in this folder, if there is one and a person to ask."""
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         return False
-    from transduce.runs.translation_run import Run
+    from transduce.runs.folder import RunFolder
     from transduce.training.distributed import is_main_process
 
-    run = Run(out)
-    return (
-        is_main_process()
-        and run.is_prepared
-        and typer.confirm(f"{run.describe()}. Go on with it?", default=True)
-    )
+    folder = RunFolder(out)
+    if not (is_main_process() and folder.is_prepared):
+        return False
+    return typer.confirm(f"{folder.describe()}. Resume it?", default=True)

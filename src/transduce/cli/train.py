@@ -2,13 +2,10 @@
 
 import sys
 
-import typer
-
 from transduce.cli import options as o
 
 
 def train(
-    context: typer.Context,
     out: o.Out,
     source: o.Source = None,
     target: o.Target = None,
@@ -19,28 +16,72 @@ def train(
     config: o.Config = None,
     preset: o.Preset = None,
     family: o.Family = None,
-    start: o.FromModel = None,
+    from_model: o.FromModel = None,
+    overrides: o.Overrides = None,
     steps: o.Steps = None,
     epochs: o.Epochs = None,
     minutes: o.Minutes = None,
+    learning_rate: o.LearningRate = None,
+    seed: o.Seed = None,
+    save_minutes: o.SaveMinutes = None,
     tokenizer: o.TokenizerName = None,
+    source_tokenizer: o.SourceTokenizer = None,
+    target_tokenizer: o.TargetTokenizer = None,
     vocabulary: o.VocabularySize = None,
     separate: o.Separate = False,
+    normalize: o.Normalize = "nfc",
     hold_out: o.HoldOut = 0.02,
     max_length: o.MaxLength = 512,
     strict: o.Strict = False,
+    precision: o.TrainingPrecision = None,
+    device: o.Device = "auto",
     tensorboard: o.Tensorboard = False,
+    wandb: o.Wandb = False,
     resume: o.Resume = False,
 ) -> None:
-    """Train a model on pairs of texts.
+    """Train a model that translates one text into another.
 
     Example: transduce train --source train.en --target train.de --out runs/en-de
 
-    On several processes: torchrun --nproc-per-node 2 -m transduce train ...
+    With several processes: torchrun --nproc-per-node 2 -m transduce train ...
     """
-    from transduce.cli.resuming import offer
-    from transduce.runs.train import train as run
+    from transduce.cli.resuming import confirm_resume
+    from transduce.runs.defaults import parse_overrides
+    from transduce.runs.train import train as train_translation
 
-    finished = run(**{**context.params, "resume": resume or offer(out)})
-    if not finished:
-        sys.exit(130)  # it has said so itself
+    run = train_translation(
+        out,
+        source=source,
+        target=target,
+        pairs=pairs,
+        valid_source=valid_source,
+        valid_target=valid_target,
+        valid_pairs=valid_pairs,
+        config=config,
+        preset=preset,
+        family=family,
+        from_model=from_model,
+        overrides=parse_overrides(overrides),
+        steps=steps,
+        epochs=epochs,
+        minutes=minutes,
+        learning_rate=learning_rate,
+        seed=seed,
+        save_minutes=save_minutes,
+        tokenizer=tokenizer,
+        source_tokenizer=source_tokenizer,
+        target_tokenizer=target_tokenizer,
+        vocabulary=vocabulary,
+        separate=separate,
+        normalize=normalize,
+        hold_out=hold_out,
+        max_length=max_length,
+        strict=strict,
+        precision=precision,
+        device=device,
+        tensorboard=tensorboard,
+        wandb=wandb,
+        resume=resume or confirm_resume(out),
+    )
+    if not run.finished:
+        sys.exit(130)  # interrupted; the resume command has been printed

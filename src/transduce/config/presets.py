@@ -1,6 +1,6 @@
 """Configurations by name: the rows of Table 3, and sizes that are often wanted."""
 
-from transduce.config.families import BERTConfig, GPTConfig, RNNConfig, TransformerConfig
+from transduce.config.families import BERTConfig, GPTConfig, RNNConfig, TransformerConfig, ViTConfig
 from transduce.config.run import RunConfig, TrainingConfig
 from transduce.config.validation import suggest
 from transduce.errors import ConfigError
@@ -44,6 +44,9 @@ PRESETS: dict[str, RunConfig] = {
     "gpt-small": RunConfig(model=GPTConfig(layers=4, d_model=256, d_ff=1024, heads=4, max_length=256)),
     "bert": RunConfig(model=BERTConfig()),
     "bert-small": RunConfig(model=BERTConfig(layers=4, d_model=256, d_ff=1024, heads=4, max_length=128)),
+    # Dosovitskiy et al. (2021), Table 1; image size, patches and classes come from the images.
+    "vit": RunConfig(model=ViTConfig(layers=12, d_model=768, d_ff=3072, heads=12)),
+    "vit-small": RunConfig(model=ViTConfig()),
 }
 
 

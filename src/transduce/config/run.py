@@ -26,6 +26,7 @@ class TrainingConfig(Settings):
     bpe_dropout: Probability = 0.0  # of each merge, anew each time a pair is read
     freeze: list[str] = Field(default_factory=list)  # parts that stay as they are, such as "encoder"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # of matrix products; auto: the faster
+    threads: Count | None = None  # of the CPU; tried together with the precision
     parallel: Literal["ddp", "fsdp"] = "ddp"  # with several processes: whole models, or one model in shards
     seed: Id = 1
     minutes: Annotated[float, Field(gt=0)] | None = None  # the run ends then, if its steps have not

@@ -45,14 +45,16 @@ def prepare(
     *,
     hold_out: float = 0.02,
     max_length: int = 512,
+    pairs: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Prepared:
     """Write ``folder/train`` and ``folder/valid``, without pairs that have more than ``max_length`` tokens.
 
     Without validation data, a share of the training pairs is held out, but no more than about
-    `MAX_HELD_OUT`. ``progress`` is called with the size of each chunk.
+    `MAX_HELD_OUT`; ``pairs`` is the number of training pairs, if it is known. ``progress`` is called with the
+    size of each chunk.
     """
-    share = 0.0 if valid else min(hold_out, MAX_HELD_OUT / max(1, _count(train)))
+    share = 0.0 if valid else min(hold_out, MAX_HELD_OUT / max(1, pairs or _count(train)))
     form = tokenizer.source.normalization or DEFAULT
     too_long = 0
     sizes = tokenizer.vocabulary.source, tokenizer.vocabulary.target

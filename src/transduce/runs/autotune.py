@@ -1,85 +1,231 @@
-"""What is decided before a run by the machine: the precision, and the steps that fit into a time."""
+"""Short trials before a run: the precision, the number of threads, and the steps that fit into a time."""
 
+import tempfile
+import time
 from bisect import bisect_right
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import torch
 from rich.console import Console
+from torch import nn
 
-from transduce.config import RunConfig
-from transduce.data.tokenizer import TokenizerPair
+from transduce.config import RunConfig, TrainingConfig
 from transduce.errors import ConfigError
-from transduce.machine import keep_memory
-from transduce.models.protocol import Model
-from transduce.runs.defaults import UserChoices, steps_of_epochs
-from transduce.runs.probe import Probe, measure_precision, probe
+from transduce.runs.defaults import TrainingDefaults, UserChoices, steps_of_epochs
+from transduce.runs.folder import PreparedRun
+from transduce.training.checkpoint import Progress
 from transduce.training.distributed import WorkerGroup
 from transduce.training.memory import explain_out_of_memory
-from transduce.training.objectives.objective import Objective
 from transduce.training.optimizer import freeze
-from transduce.training.precision import default_precision
+from transduce.training.precision import autocast, default_precision, faster_precision, median_seconds
+from transduce.training.trainer import Trainer
+from transduce.training.validation import SHUFFLED_SOURCE_BATCHES, Validation
 
-SLACK = 0.95  # of the minutes are planned: saving takes time too
-MOST_STEPS = 10_000_000  # that a configuration can hold
+SLACK = 0.95  # of the minutes are planned for steps: saving takes time, too
+STEP_LIMIT = 10_000_000  # what a configuration allows
+FEWEST, MOST = 2, 50  # timed steps
+WORTHWHILE = 1.05  # a number of threads must be this much faster than all threads to be chosen
+
+
+class _Silence:
+    """A training callback that reports nothing."""
+
+    def on_message(self, message: str) -> None: ...
+    def on_step(self, progress: Progress, metrics: dict[str, float]) -> None: ...
+    def on_log(self, progress: Progress, metrics: dict[str, float]) -> None: ...
+    def on_validation(self, progress: Progress, validation: Validation) -> None: ...
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a run is on this machine."""
+
+    seconds_per_step: float
+    seconds_per_validation: float
+    tokens_per_second: float  # target tokens, without padding
 
 
 @explain_out_of_memory()
-def decide(
-    choose: Callable[[int | None], RunConfig],
-    choices: UserChoices,
-    new_model: Callable[[RunConfig], Model],
-    tokenizer: TokenizerPair | None,
-    objectives: Callable[[RunConfig], tuple[Objective[Any], Objective[Any]]],
-    team: WorkerGroup,
-    console: Console,
-) -> RunConfig:
-    """The configuration of a run: ``choose`` gives all of it but for what the machine decides.
+def autotune(
+    run: PreparedRun, defaults: TrainingDefaults, choices: UserChoices, team: WorkerGroup, console: Console
+) -> TrainingConfig:
+    """Return the final training settings of a run; its model's weights are the same afterwards.
 
-    It is told the steps that a wish for epochs or minutes comes to, or ``None`` if they are not known.
+    Trials are made by this process alone, while the others wait. A model that is to be sharded may not fit
+    into the memory of one process: it is not tried.
     """
-    keep_memory()
-    config = choose(None)
-    train, valid = objectives(config)
-    alone = WorkerGroup(device=team.device)  # the other processes wait
-    sharded = config.training.parallel == "fsdp" and team.size > 1  # then the whole may not fit
-    if sharded and choices.minutes:
+    freeze(run.model, run.config.training.freeze)  # an unknown part is reported before any trial
+    is_sharded = run.config.training.parallel == "fsdp" and team.size > 1
+    if is_sharded and choices.minutes:
         raise ConfigError(
-            'steps for a time are found by a trial of the whole model, and parallel = "fsdp" shards it',
-            "give --steps or --epochs; minutes in [training] ends a run in any case",
+            'the speed of a model with parallel = "fsdp" cannot be measured before the run',
+            "use --steps or --epochs, or minutes in [training], which ends a run in any case",
+        )
+    found: dict[str, object] = {}
+    steps = steps_of_epochs(run.train, choices.epochs) if choices.epochs else None
+    with _weights_restored(run.model, needed=not is_sharded):
+        if run.config.training.precision == "auto":
+            found, why = _untried(team) if is_sharded else _choose_precision_and_threads(run, team)
+            console.print(f"precision: {why}", highlight=False)
+        if choices.minutes:
+            seconds = 60 * choices.minutes
+            tuned = replace(run, config=_with_training(run.config, found))
+            with console.status("measuring the speed ..."), using_threads(found.get("threads")):
+                speed = measure_speed(tuned, team.device, min(20.0, 0.05 * seconds))
+            steps = steps_that_fit(SLACK * seconds * team.size, speed, defaults)
+            console.print(f"{choices.minutes:g} minutes: {steps:,} steps", highlight=False)
+    return defaults.config(steps).model_copy(update=found)
+
+
+def _with_training(config: RunConfig, changes: dict[str, object]) -> RunConfig:
+    return config.model_copy(update={"training": config.training.model_copy(update=changes)})
+
+
+@contextmanager
+def _weights_restored(model: nn.Module, *, needed: bool) -> Iterator[None]:
+    """Let trials change the weights of a model; they are exactly the same afterwards."""
+    if not needed:
+        yield
+        return
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(before[name])
+                parameter.grad = None
+
+
+@contextmanager
+def new_trial(run: PreparedRun, device: torch.device) -> Iterator[Trainer]:
+    """Give a trainer of this run in a temporary folder, in this process alone; it changes the model."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Trainer(
+            Path(folder),
+            run.config,
+            run.model,
+            run.tokenizer,
+            run.train,
+            run.valid,
+            _Silence(),
+            WorkerGroup(device=device),
         )
 
-    def trial() -> Model:
-        model = new_model(config)
-        freeze(model, config.training.freeze)
-        return model
 
-    trial()  # a part that cannot be frozen is better known now
-    precision = config.training.precision
-    if precision == "auto":
-        precision, why = (
-            default_precision(team.device)
-            if sharded
-            else measure_precision(config, trial(), tokenizer, train, alone)
-        )
-        console.print(f"precision: {why}", highlight=False)
-    steps = steps_of_epochs(train, choices.epochs) if choices.epochs else None
-    if choices.minutes:
-        seconds = 60 * choices.minutes
-        with console.status("measuring the speed ..."):
-            measured = probe(config, trial(), tokenizer, train, valid, alone, min(20.0, 0.05 * seconds))
-        steps = steps_in(
-            SLACK * seconds * team.size, measured, lambda steps: choose(steps).training.validate_every
-        )
-        console.print(f"{choices.minutes:g} minutes: {steps:,} steps", highlight=False)
-    config = choose(steps)
-    return config.model_copy(update={"training": config.training.model_copy(update={"precision": precision})})
+def _untried(team: WorkerGroup) -> tuple[dict[str, object], str]:
+    precision, why = default_precision(team.device)
+    return {"precision": precision}, why
 
 
-def steps_in(seconds: float, measured: Probe, validate_every: Callable[[int], int]) -> int:
-    """How many steps fit, with their validations, of which there may be more the fewer steps there are."""
+def _choose_precision_and_threads(run: PreparedRun, team: WorkerGroup) -> tuple[dict[str, object], str]:
+    """Return the settings that make a step fastest, and a sentence that says why."""
+    with new_trial(run, team.device) as trial:
+        step = _FirstStep(trial)
+        precision, why = faster_precision(step, team.device)
+        found: dict[str, object] = {"precision": precision}
+        # With several processes, torchrun decides about threads.
+        if run.config.training.threads is None and team.device.type == "cpu" and team.size == 1:
+            with autocast(precision, team.device):
+                threads, why_threads = faster_threads(step)
+            if threads is not None:
+                found["threads"], why = threads, f"{why}; {why_threads}"
+    return found, why
+
+
+class _FirstStep:
+    """The computation of the first batch's gradients, which trials time."""
+
+    def __init__(self, trial: Trainer) -> None:
+        self._trial = trial
+        self._batches = trial.train_data.steps(epoch=0)[0][:1]
+        trial.module.train()
+
+    def __call__(self) -> None:
+        self._trial.compute_gradients(self._batches)
+
+
+def faster_threads(step: Callable[[], object]) -> tuple[int | None, str]:
+    """Return the fastest number of threads and why it was chosen, or ``None`` if there is only one.
+
+    On a machine that is shared with other programs, all threads wait for the slowest one: fewer can be
+    several times as fast.
+    """
+    available = torch.get_num_threads()
+    if available == 1:
+        return None, ""
+    seconds = {}
+    for threads in sorted({available, available // 2, 1}, reverse=True):
+        with using_threads(threads):
+            seconds[threads] = median_seconds(step, torch.device("cpu"))
+    best = min(seconds, key=seconds.__getitem__)
+    ratio = seconds[available] / seconds[best]
+    if ratio < WORTHWHILE:
+        return available, f"{available} threads"
+    return best, f"{best} of {available} threads, {ratio:.2g} times as fast as all of them"
+
+
+@contextmanager
+def using_threads(threads: object) -> Iterator[None]:
+    """Let torch compute with this number of threads for a while; ``None`` changes nothing."""
+    before = torch.get_num_threads()
+    if isinstance(threads, int):
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def measure_speed(run: PreparedRun, device: torch.device, seconds: float = 10.0) -> Speed:
+    """Take steps for some seconds, and time a part of a validation. The model changes.
+
+    If a step takes longer than that, only its first batches are computed.
+    """
+    steps = run.train.steps(epoch=0)
+    with new_trial(run, device) as trial:
+        trial.module.train()
+        begin = time.perf_counter()
+        trial.step(steps[0][:1])  # a warm-up, not counted
+        batch_limit = max(1, int(seconds / max(1e-9, time.perf_counter() - begin)))
+        trial.progress.tokens, taken, computed, begin = 0, 0, 0, time.perf_counter()
+        while taken < FEWEST or (taken < MOST and time.perf_counter() - begin < seconds):
+            batches = steps[(taken + 1) % len(steps)][:batch_limit]
+            trial.step(batches)
+            taken, computed = taken + 1, computed + len(batches)
+        spent = time.perf_counter() - begin
+        per_validation = _seconds_per_validation(trial)
+    return Speed(
+        seconds_per_step=spent / computed * sum(map(len, steps)) / len(steps),
+        seconds_per_validation=per_validation,
+        tokens_per_second=trial.progress.tokens / spent,
+    )
+
+
+@torch.no_grad()
+def _seconds_per_validation(trial: Trainer) -> float:
+    batches = [batch for step in trial.valid_data.steps(epoch=0) for batch in step]
+    timed = batches[:FEWEST]
+    trial.module.eval()
+    begin = time.perf_counter()
+    for batch in timed:
+        trial.module(trial.valid_data, batch, 0)
+    per_batch = (time.perf_counter() - begin) / len(timed)
+    blind = trial.module(trial.valid_data, batches[0], 0, shuffle_source=True)
+    return per_batch * (len(batches) + (min(SHUFFLED_SOURCE_BATCHES, len(batches)) if blind else 0))
+
+
+def steps_that_fit(seconds: float, speed: Speed, defaults: TrainingDefaults) -> int:
+    """Return how many steps fit into a time, with their validations.
+
+    A shorter run is validated more often, so the time is not proportional to the steps.
+    """
 
     def cost(steps: int) -> float:
-        validations = -(-steps // validate_every(steps))
-        return steps * measured.seconds_a_step + validations * measured.seconds_a_validation
+        validations = -(-steps // defaults.config(steps).validate_every)
+        return steps * speed.seconds_per_step + validations * speed.seconds_per_validation
 
-    return max(1, bisect_right(range(1, MOST_STEPS + 1), seconds, key=cost))
+    return max(1, bisect_right(range(1, STEP_LIMIT + 1), seconds, key=cost))

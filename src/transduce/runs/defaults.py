@@ -1,10 +1,12 @@
-"""What a user choices, and what is chosen for them where they wish nothing."""
+"""What the user chose, and the defaults for the rest, which depend on the data."""
 
 import math
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from transduce import artifact
 from transduce.config import (
@@ -17,164 +19,334 @@ from transduce.config import (
     check_family,
     preset,
     read_toml,
+    validate,
 )
+from transduce.config.validation import suggest
 from transduce.data.prepared import Pairs
 from transduce.errors import ConfigError
 from transduce.training.objectives.objective import Objective
 
-FEW_PAIRS = 300_000  # up to here a small model learns as much as a large one, sooner
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
-
-def config_of(config: RunConfig | str | PathLike[str] | None) -> RunConfig | None:
-    """A run's configuration, or the file that holds it."""
-    if config is None or isinstance(config, RunConfig):
-        return config
-    return read_toml(Path(config).expanduser())
+ModelT = TypeVar("ModelT", bound=ModelConfig)
+SMALL_CORPUS = 300_000  # pairs: up to here a small model reaches the quality of a large one, sooner
+SMALL_TEXT = 10_000_000  # tokens: the same for plain text
+FULL_BATCH = 0.9  # of max_tokens are real tokens in a typical batch; the rest is padding
+TRANSLATION_EPOCHS, TEXT_EPOCHS, IMAGE_EPOCHS = 30, 20, 30
+_TABLES = ("model", "training")
 
 
 @dataclass(frozen=True)
 class UserChoices:
-    """All of it may be left open."""
+    """What the user chose about model and training. Everything may be left open."""
 
     config: RunConfig | None = None
     preset: str | None = None
-    family: str | None = None  # of a model whose sizes suit the text
-    start: Path | None = None  # a model folder to go on from, on other text
+    family: str | None = None  # of a model whose size is chosen from the data
+    from_model: Path | None = None  # a model folder to fine-tune
     steps: int | None = None
     epochs: float | None = None
     minutes: float | None = None
+    overrides: Mapping[str, object] = field(default_factory=dict)  # by dotted key: "training.warmup"
 
     def __post_init__(self) -> None:
         if self.config and self.preset:
             raise ConfigError(
-                "a run file and a preset were given", f"write preset = {self.preset!r} into the file"
+                "a run file and a preset were given", f"write preset = {self.preset!r} into the run file"
             )
-        if self.preset and self.start:
+        if self.preset and self.from_model:
             raise ConfigError(
                 "a preset and a model to start from were given",
-                "leave the preset out: the model has its sizes",
+                "leave the preset out: the sizes are those of the model",
             )
         if sum(length is not None for length in (self.steps, self.epochs, self.minutes)) > 1:
-            raise ConfigError("more than one length was given", "choose one of steps, epochs and minutes")
+            raise ConfigError(
+                "more than one length of training was given", "choose one of --steps, --epochs and --minutes"
+            )
         for name in ("steps", "epochs", "minutes"):
             length = getattr(self, name)
             if length is not None and not 0 < length < math.inf:
-                raise ConfigError(f"{name} = {length} is no length", "give more than 0")
+                raise ConfigError(f"{name} is {length}", "give a number greater than 0")
         if self.preset:
             preset(self.preset)
         if self.family:
             check_family(self.family)
-
-    def limit(self, max_length: int) -> int:
-        """The longest text that the wished model can read, up to ``max_length`` tokens.
-
-        It must be a model that turns one text into another.
-        """
-        model = self.model()
-        if self.family not in (None, "transformer", "rnn"):
-            raise _of_other_data(self.family)
-        return min(max_length, (_turning_text(model).length_limit if model else None) or max_length)
+        validate(TrainingConfig, self._table("training"), where="[training]")
 
     def model(self) -> ModelConfig | None:
-        """The architecture, if it is wished for."""
+        """Return the architecture, or ``None`` if it is to be chosen from the data."""
         model = self._given_model()
         if model and self.family and model.family != self.family:
             raise ConfigError(
-                f"family = {self.family!r} was given, and a model of family {model.family!r}",
+                f"family {self.family!r} and a model of family {model.family!r} were given",
                 "leave one of them out",
             )
         return model
 
+    def training(self) -> dict[str, Any]:
+        """Return the training settings that were chosen; the number of steps of a preset is not one.
+
+        A preset's steps are those of the paper's data.
+        """
+        chosen: dict[str, Any] = {}
+        if self.preset:
+            chosen = preset(self.preset).training.model_dump(exclude_unset=True, exclude={"steps"})
+        if self.config:
+            chosen = self.config.training.model_dump(exclude_unset=True)
+        chosen.update(self._table("training"))
+        chosen.update({k: v for k, v in (("steps", self.steps), ("minutes", self.minutes)) if v is not None})
+        return chosen
+
+    def adjust(self, model: ModelT) -> ModelT:
+        """Apply ``model.…`` overrides to an architecture."""
+        changes = self._table("model")
+        if not changes:
+            return model
+        if "family" in changes:
+            raise ConfigError("model.family cannot be overridden", "use --family, --preset or a run file")
+        fixed = sorted(changes.keys() - artifact.EDITABLE)
+        if self.from_model and fixed:
+            raise ConfigError(
+                f"model.{fixed[0]} is fixed by the model in {self.from_model}",
+                f"change only {', '.join(sorted(artifact.EDITABLE))}",
+            )
+        return validate(type(model), _merge(model.model_dump(exclude_none=True), changes), where="[model]")
+
+    def _table(self, name: str) -> dict[str, Any]:
+        """Return the overrides of one table of run.toml, as nested dictionaries."""
+        table: dict[str, Any] = {}
+        for key, setting in self.overrides.items():
+            first, *rest = key.split(".")
+            if first not in _TABLES or not rest:
+                raise ConfigError(f"unknown setting {key!r}", _where_it_belongs(key))
+            if first == name:
+                value: Any = setting
+                for part in reversed(rest):
+                    value = {part: value}
+                table = _merge(table, value)
+        return table
+
     def _given_model(self) -> ModelConfig | None:
-        """From a folder, a preset or a run file; dropouts may change between models that are alike."""
-        if self.start:
-            found = artifact.read_header(self.start).model
-            wished = self.config.model.model_dump(exclude_unset=True) if self.config else {}
-            if wished.get("family", found.family) != found.family:
+        """Return the architecture of a model folder, a preset or a run file.
+
+        A run file may change the dropout of a model folder: other changes would not fit its weights.
+        """
+        if self.from_model:
+            found = artifact.read_header(self.from_model).model
+            wanted = self.config.model.model_dump(exclude_unset=True) if self.config else {}
+            if wanted.get("family", found.family) != found.family:
                 raise ConfigError(
-                    f"{self.start} is of family {found.family!r}, not {wished['family']!r}",
-                    "take the family out of the run file: the model has one",
+                    f"{self.from_model} is of family {found.family!r}, not {wanted['family']!r}",
+                    "remove the family from the run file",
                 )
-            free = artifact.EDITABLE & wished.keys() & dict(found).keys()
-            return found.model_copy(update={key: wished[key] for key in free})
+            free = artifact.EDITABLE & wanted.keys() & dict(found).keys()
+            return found.model_copy(update={key: wanted[key] for key in free})
         if self.preset:
             return preset(self.preset).model
         return self.config.model if self.config and "model" in self.config.model_fields_set else None
 
 
-def choose(choices: UserChoices, pairs: Pairs, *, joint: bool, steps: int | None = None) -> RunConfig:
-    """A whole configuration: what was wished for, and for the rest what suits the text.
+def user_choices(
+    *,
+    config: RunConfig | str | PathLike[str] | None,
+    preset: str | None,
+    family: str | None,
+    from_model: str | PathLike[str] | None,
+    steps: int | None,
+    epochs: float | None,
+    minutes: float | None,
+    learning_rate: float | None,
+    seed: int | None,
+    precision: str | None,
+    save_minutes: float | None,
+    overrides: Mapping[str, object] | None,
+) -> UserChoices:
+    """Return the choices that the arguments of `transduce.train` and its siblings make."""
+    named = {
+        "training.learning_rate": learning_rate,
+        "training.seed": seed,
+        "training.precision": precision,
+        "training.save_minutes": save_minutes,
+    }
+    settings = {**(overrides or {})}
+    for key, value in named.items():
+        if value is not None and key in settings:
+            raise ConfigError(f"{key} was given twice", "leave it out of the overrides (--set)")
+        if value is not None:
+            settings[key] = value
+    if config is not None and not isinstance(config, RunConfig):
+        config = read_toml(Path(config).expanduser())
+    return UserChoices(
+        config=config,
+        preset=preset,
+        family=family,
+        from_model=None if from_model is None else Path(from_model).expanduser(),
+        steps=steps,
+        epochs=epochs,
+        minutes=minutes,
+        overrides=settings,
+    )
 
-    ``steps`` are those that a wish for epochs or minutes comes to.
-    """
-    model = _turning_text(choices.model() or _suitable_model(choices.family, pairs))
-    if not joint and model.share == "all":
+
+def parse_overrides(settings: Iterable[str] | None) -> dict[str, object]:
+    """Parse ``KEY=VALUE`` texts; a value is TOML, or a string without quotes."""
+    overrides: dict[str, object] = {}
+    for setting in settings or ():
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {setting} has no value", "write --set KEY=VALUE")
+        try:
+            overrides[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            overrides[key.strip()] = text.strip()
+    return overrides
+
+
+def _where_it_belongs(key: str) -> str:
+    name = key.rpartition(".")[2]
+    known = [f"training.{field}" for field in TrainingConfig.model_fields]
+    known += [f"model.{field}" for field in TransformerConfig.model_fields]
+    same_name = [candidate for candidate in known if candidate.endswith(f".{name}")]
+    return f"did you mean {same_name[0]!r}?" if same_name else suggest(key, known)
+
+
+def _merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Put nested dictionaries over each other."""
+    merged = dict(old)
+    for key, value in new.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged
+
+
+@dataclass(frozen=True)
+class TrainingDefaults:
+    """The training settings of a run, some of which depend on its number of steps."""
+
+    given: dict[str, Any]  # by the user; they come before all defaults
+    steps: int  # unless steps, epochs or minutes are given
+    longest_warmup: int
+    settings: dict[str, Any]  # defaults that do not depend on the number of steps
+    shortest_interval: int = 100  # steps between two validations, unless the run is shorter
+
+    def config(self, steps: int | None = None) -> TrainingConfig:
+        """Return the configuration of a run of this many steps, or of the default number."""
+        steps = steps or self.given.get("steps") or self.steps
+        return validate(
+            TrainingConfig,
+            {
+                "warmup": max(1, min(self.longest_warmup, steps // 10)),
+                "validate_every": max(1, min(1000, max(self.shortest_interval, steps // 20), steps)),
+                **self.settings,
+                **self.given,
+                "steps": steps,
+            },
+            where="[training]",
+        )
+
+
+# Translation
+
+
+def choose_translation_model(choices: UserChoices, pairs: int, *, joint: bool) -> ModelConfig:
+    """Return the chosen model, or one whose size suits this many pairs."""
+    model = choices.model()
+    if model is None:
+        small = pairs <= SMALL_CORPUS
+        if choices.family == "rnn":
+            model = PRESETS["rnn"].model if small else RNNConfig()
+        else:
+            model = PRESETS["small" if small else "base"].model
+    model = choices.adjust(check_translates(model))
+    if not joint and model.share == "all":  # the vocabularies have different sizes
         model = model.model_copy(update={"share": "target"})
-    given = asked(choices)
-    steps = steps or choices.steps or given.get("steps") or usual_steps(pairs, given)
-    training = suitable(pairs, steps, fine_tuning=choices.start is not None)
-    changes = {**given, "steps": training.steps, "minutes": choices.minutes or given.get("minutes")}
-    return RunConfig(model=model, training=training.model_copy(update=changes))
+    return model
 
 
-def _turning_text(model: ModelConfig) -> TransformerConfig | RNNConfig:
+def check_translates(model: ModelConfig) -> TransformerConfig | RNNConfig:
+    """Return the model if it translates; raise a `ConfigError` otherwise."""
     if isinstance(model, TransformerConfig | RNNConfig):
         return model
-    raise _of_other_data(model.family)
+    raise not_for_pairs(model.family)
 
 
-def _of_other_data(family: str) -> ConfigError:
-    if family == "vit":
-        return ConfigError("a model of family 'vit' reads images, not text", "use transduce vision train")
-    command = "lm" if family == "gpt" else "mlm"
+def not_for_pairs(family: str) -> ConfigError:
+    """Return the error for a family that cannot be trained on pairs of texts."""
+    command = {"vit": "vision", "gpt": "lm", "bert": "mlm"}.get(family, "lm")
     return ConfigError(
-        f"a model of family {family!r} turns no text into another",
+        f"a model of family {family!r} cannot translate",
         f"choose a transformer or an rnn, or use transduce {command} train",
     )
 
 
-def _suitable_model(family: str | None, pairs: Pairs) -> ModelConfig:
-    few = len(pairs) <= FEW_PAIRS
-    if family == "rnn":
-        return PRESETS["rnn"].model if few else RNNConfig()
-    return PRESETS["small" if few else "base"].model
-
-
-def asked(choices: UserChoices) -> dict[str, Any]:
-    """What a run file or a preset says about training; a preset's length is that of the paper's text."""
-    if choices.config:
-        return choices.config.training.model_dump(exclude_unset=True)
-    given = preset(choices.preset).training.model_dump(exclude_unset=True) if choices.preset else {}
-    return {key: value for key, value in given.items() if key != "steps"}
-
-
-def usual_steps(pairs: Pairs, given: dict[str, Any]) -> int:
-    """About 30 times through the text in the batches that are ``given``, from 2,000 to 100,000 steps."""
+def translation_defaults(choices: UserChoices, pairs: Pairs) -> TrainingDefaults:
+    """Return the training defaults for these pairs: 30 epochs, but 2,000 to 100,000 steps."""
+    given = choices.training()
     source, target = (int(side.lengths.sum()) for side in (pairs.source, pairs.target))
-    batches = max(source, target) / tokens_a_batch(given)
-    batches_a_step = math.ceil((given.get("batch_tokens") or 1) / (target / batches))
-    return int(min(100_000, max(2_000, 30 * batches / batches_a_step)))
+    batches = max(source, target) / _tokens_per_batch(given)
+    per_step = math.ceil((given.get("batch_tokens") or 1) / (target / batches))
+    rate = 1e-4 if choices.from_model else 1e-3 if len(pairs) <= SMALL_CORPUS else None
+    return TrainingDefaults(
+        given,
+        steps=int(min(100_000, max(2_000, TRANSLATION_EPOCHS * batches / per_step))),
+        longest_warmup=4000,
+        settings={"learning_rate": rate},
+    )
 
 
-def tokens_a_batch(given: dict[str, Any]) -> float:
-    """About as many as there is room for in a batch; the rest is padding."""
-    most: int = given.get("max_tokens", TrainingConfig().max_tokens)
-    return 0.9 * most
+# Plain text
 
 
-def suitable(pairs: Pairs, steps: int, *, fine_tuning: bool = False) -> TrainingConfig:
-    """Training for this much text and so many steps."""
-    rate = 1e-3 if len(pairs) <= FEW_PAIRS else None
-    return TrainingConfig(
-        steps=steps,
-        warmup=max(1, min(4000, steps // 10)),
-        learning_rate=1e-4 if fine_tuning else rate,
-        validate_every=max(1, min(1000, max(100, steps // 20), steps)),
+def text_defaults(choices: UserChoices, tokens: int) -> TrainingDefaults:
+    """Return the training defaults for plain text: 20 epochs, but 1,000 to 100,000 steps."""
+    given = choices.training()
+    for name in ("r_drop", "bpe_dropout"):
+        if given.get(name):
+            raise ConfigError(f"training.{name} is only for translation", "remove it from the run file")
+    batch = _tokens_per_batch(given)
+    per_step = math.ceil((given.get("batch_tokens") or 1) / batch)
+    return TrainingDefaults(
+        given,
+        steps=int(min(100_000, max(1_000, TEXT_EPOCHS * tokens / batch / per_step))),
+        longest_warmup=2000,
+        settings={
+            "learning_rate": 1e-4 if choices.from_model else 1e-3 if tokens <= SMALL_TEXT else 3e-4,
+            "schedule": "cosine",
+            "label_smoothing": 0.0,
+        },
+    )
+
+
+def _tokens_per_batch(given: dict[str, Any]) -> float:
+    limit: int = given.get("max_tokens", TrainingConfig().max_tokens)
+    return FULL_BATCH * limit
+
+
+# Images
+
+
+def image_defaults(choices: UserChoices, images: int) -> TrainingDefaults:
+    """Return the training defaults for this many images: 30 epochs, but 1,000 to 100,000 steps."""
+    given = choices.training()
+    size = given.get("batch_images", TrainingConfig().batch_images)
+    return TrainingDefaults(
+        given,
+        steps=int(min(100_000, max(1_000, IMAGE_EPOCHS * images / size))),
+        longest_warmup=1000,
+        settings={
+            "learning_rate": 1e-4 if choices.from_model else 1e-3,
+            "schedule": "cosine",
+            "average": 1,  # the learning rate falls to zero: the last checkpoints hardly differ
+        },
+        shortest_interval=50,
     )
 
 
 def steps_of_epochs(data: Objective[Any], epochs: float) -> int:
-    """How many steps it takes to go through the data so many times."""
+    """Return the number of steps in this many epochs."""
     whole = int(epochs)
     steps = sum(len(data.steps(epoch)) for epoch in range(whole))
     return max(1, steps + round((epochs - whole) * len(data.steps(whole))))

@@ -11,12 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from transduce.config import RunConfig, TrainingConfig, TransformerConfig
-from transduce.data.corpus import Corpus
 from transduce.decoding.translator import Translator
 from transduce.errors import TrainingError
 from transduce.inspection.capture import inspect
-from transduce.runs.defaults import UserChoices
-from transduce.runs.translation_run import Inputs, Run
+from transduce.runs.train import train
 from transduce.tasks.dates import date_pairs
 from transduce.tasks.numbers import number_pairs
 from transduce.tasks.sequences import copy_pairs, reverse_pairs
@@ -97,13 +95,17 @@ def run_demo(name: str, out: Path | None, steps: int, console: Console) -> float
 
 def _train(folder: Path, steps: int, console: Console) -> Path:
     """Train in ``folder/run`` on ``folder/train.tsv``; return the final model folder."""
-    run = Run(folder / "run", console)
-    corpus = Corpus.of([], [], [folder / "train.tsv"], "training")
-    assert corpus is not None  # noqa: S101
-    run.prepare(Inputs(corpus, tokenizer="char", examined=False), UserChoices(demo_config(steps)))
-    if not run.train():
+    run = train(
+        folder / "run",
+        pairs=folder / "train.tsv",
+        tokenizer="char",
+        config=demo_config(steps),
+        check=False,
+        console=console,
+    )
+    if not run.finished:
         raise KeyboardInterrupt  # there is no model to show
-    return run.folder / "final"
+    return run.final
 
 
 def _write_pairs(path: Path, pairs: Sequence[tuple[str, str]]) -> None:

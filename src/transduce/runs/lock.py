@@ -1,4 +1,4 @@
-"""One run folder, one process that trains in it."""
+"""A lock on a run folder: only one process trains in it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,17 +10,19 @@ LOCK = ".lock"
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """While this lasts, no other process of this machine may train there; a killed one leaves no trace.
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes of this machine from training in ``folder``; create it if it is missing.
 
-    If it ends with an error and nothing was written, a folder that was not there before is gone again.
+    The operating system releases the lock when the process ends, however it ends. If an error occurs before
+    anything was written, a folder that was created here is removed again.
     """
     try:
         import fcntl
-    except ImportError:  # Windows has no such lock
+    except ImportError:  # Windows
+        folder.mkdir(parents=True, exist_ok=True)
         yield
         return
-    new = not folder.exists()
+    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("w")
@@ -33,12 +35,12 @@ def alone_in(folder: Path) -> Iterator[None]:
             raise TrainingError(
                 f"another process is training in {folder}", "wait until it ends, or choose another --out"
             ) from None
-        except OSError:  # some network file systems have no locks
+        except OSError:  # some network file systems do not support locks
             pass
         try:
             yield
         except BaseException:
-            if new and [path.name for path in folder.iterdir()] == [LOCK]:
+            if is_new and [path.name for path in folder.iterdir()] == [LOCK]:
                 (folder / LOCK).unlink()
                 folder.rmdir()
             raise

@@ -53,6 +53,12 @@ class Task:
         """Return the folder of the prepared data ``train`` or ``valid``."""
         return run_folder / self.data_folder / part
 
+    def open_objective(
+        self, run_folder: Path, part: str, config: RunConfig, tokenizer: TokenizerPair | None
+    ) -> Objective[Any]:
+        """Return the objective on the prepared data ``train`` or ``valid``."""
+        return self.make_objective(self.open_data(self.data_at(run_folder, part)), config, tokenizer)
+
 
 def _translation(data: Pairs, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
     return TranslationObjective(data, config.training, tokenizer)

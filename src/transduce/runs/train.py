@@ -1,163 +1,424 @@
-"""``transduce.train``: the command of the same name, in Python."""
+"""Training from Python: `train` and its siblings, one for each kind of run.
 
-import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
-from os import PathLike
+All of them take the same options about model and training:
+
+- ``out``: the run folder. The trained model is in ``out/final``.
+- ``config``: a `RunConfig`, or the path of a run file (TOML); ``preset``: a configuration by name.
+- ``from_model``: a model folder to fine-tune (``--from`` on the command line).
+- ``steps``, ``epochs`` or ``minutes``: how long to train; chosen from the data by default.
+- ``learning_rate`` (at its peak), ``seed``, ``precision`` ("float32", "bfloat16" or "auto"), ``save_minutes``
+  (save a checkpoint at least this often), ``overrides`` (other settings by dotted key, for example
+  ``{"training.warmup": 500}``).
+- ``device``: "auto", "cpu", "cuda" or "cuda:1".
+- ``tensorboard``: also log to ``out/tensorboard``; ``wandb``: also log to Weights & Biases.
+- ``resume``: continue the run in ``out``, for another number of ``steps`` if it is given; if there is no run,
+  start one.
+- ``console``: where to print; standard output by default.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias, cast, get_args
+from typing import Any, Literal
 
 from rich.console import Console
 
 from transduce.config import RunConfig
-from transduce.data.corpus import Corpus
-from transduce.data.tokenizer_training import Kind
-from transduce.errors import ConfigError, DataError
-from transduce.runs.defaults import UserChoices, config_of
-from transduce.runs.plan import Plan, make_plan
-from transduce.runs.translation_run import MAX_LENGTH, Inputs, Run
+from transduce.data.normalization import DEFAULT, Normalization
+from transduce.runs.defaults import user_choices
+from transduce.runs.inputs import File, Files
+from transduce.runs.session import Run, TrainingSession
+from transduce.runs.task import (
+    IMAGE_CLASSES,
+    LANGUAGE_MODEL,
+    MASKED_LANGUAGE_MODEL,
+    TEXT_CLASSES,
+    TRANSLATION,
+    Task,
+)
+from transduce.runs.translation_inputs import MAX_LENGTH, TranslationInputs
 from transduce.training.distributed import join_workers
 
-File: TypeAlias = str | PathLike[str]
-Files: TypeAlias = File | Sequence[File] | None
-
-
-@dataclass(frozen=True)
-class Options:
-    """What to train on, and what: the options of ``transduce train``."""
-
-    source: Files = None
-    target: Files = None
-    pairs: Files = None  # files that hold both sides: .tsv, .jsonl
-    valid_source: Files = None
-    valid_target: Files = None
-    valid_pairs: Files = None
-    config: RunConfig | File | None = None
-    preset: str | None = None
-    family: str | None = None  # transformer or rnn, with sizes that suit the text
-    start: File | None = None  # a model folder to fine-tune; --from on the command line
-    steps: int | None = None
-    epochs: float | None = None
-    minutes: float | None = None
-    tokenizer: File | None = None  # bpe if not given, unigram, wordpiece, char, byte; or a file
-    vocabulary: int | None = None  # the most tokens; 8,000 if not given
-    separate: bool = False  # a vocabulary for each side
-    hold_out: float = 0.02  # of the pairs, for validation, if no files are given for it
-    max_length: int = MAX_LENGTH  # tokens
-    strict: bool = False  # refuse text that has anything wrong with it
-
-    def inputs(self, *, resuming: bool = False) -> Inputs:
-        """The text, and how it is cut up."""
-        train = Corpus.of(paths_of(self.source), paths_of(self.target), paths_of(self.pairs), "training")
-        if train is None:
-            raise DataError(
-                "no files were given, and there is no run to go on with"
-                if resuming
-                else "no files were given",
-                "name them: --source FILE --target FILE, or --pairs FILE",
-            )
-        return Inputs(
-            train,
-            Corpus.of(
-                paths_of(self.valid_source),
-                paths_of(self.valid_target),
-                paths_of(self.valid_pairs),
-                "validation",
-            ),
-            tokenizer=kind_or_file(
-                self.tokenizer, "bpe", self.start, vocabulary=self.vocabulary, separate=self.separate
-            ),
-            vocabulary=Inputs.vocabulary if self.vocabulary is None else self.vocabulary,
-            joint=not self.separate,
-            hold_out=self.hold_out,
-            max_length=self.max_length,
-            strict=self.strict,
-        )
-
-    def choices(self) -> UserChoices:
-        """The model, and how long it is trained."""
-        return UserChoices(
-            config=config_of(self.config),
-            preset=self.preset,
-            family=self.family,
-            start=None if self.start is None else Path(self.start).expanduser(),
-            steps=self.steps,
-            epochs=self.epochs,
-            minutes=self.minutes,
-        )
+Precision = Literal["auto", "float32", "bfloat16"]
+_NOT_IGNORED = {"out", "steps", "device", "tensorboard", "wandb", "resume", "console"}  # when a run is resumed
 
 
 def train(
     out: File,
     *,
-    resume: bool = False,
+    source: Files = None,
+    target: Files = None,
+    pairs: Files = None,
+    valid_source: Files = None,
+    valid_target: Files = None,
+    valid_pairs: Files = None,
+    config: RunConfig | File | None = None,
+    preset: str | None = None,
+    family: str | None = None,
+    from_model: File | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    minutes: float | None = None,
+    learning_rate: float | None = None,
+    seed: int | None = None,
+    precision: Precision | None = None,
+    save_minutes: float | None = None,
+    overrides: Mapping[str, object] | None = None,
+    tokenizer: File | None = None,
+    source_tokenizer: File | None = None,
+    target_tokenizer: File | None = None,
+    vocabulary: int | None = None,
+    separate: bool = False,
+    normalize: Normalization = DEFAULT,
+    hold_out: float = 0.02,
+    max_length: int = MAX_LENGTH,
+    check: bool = True,
+    strict: bool = False,
+    device: str = "auto",
     tensorboard: bool = False,
+    wandb: bool = False,
+    resume: bool = False,
     console: Console | None = None,
-    **options: Any,
-) -> bool:
-    """Train a model on pairs of texts in the run folder ``out``; says whether the run is finished.
+) -> Run:
+    """Train a model that translates, on pairs of texts.
 
-    The other options are those of `Options`: ``train("runs/en-de", source="train.en", target="train.de")``.
-    With ``resume`` a run that is in ``out`` goes on, for more ``steps`` if they are given; if there is none,
-    it starts. The trained model is in ``out/final``.
+    ``run = train("runs/en-de", source="train.en", target="train.de", minutes=30)``
+
+    Give ``source`` and ``target`` files that are aligned line by line, or ``pairs`` (.tsv, .jsonl), and
+    validation files, or the fraction ``hold_out`` of the pairs is held out. ``tokenizer`` is a kind ("bpe",
+    "unigram", "wordpiece", "char", "byte", "symbols") or the path of an existing tokenizer;
+    ``source_tokenizer`` and ``target_tokenizer`` replace it on one side, and ``separate`` trains one per side.
+    ``normalize`` is the Unicode normalization of all text: "nfc", "nfd", "nfkc" or "none". Pairs longer than ``max_length`` tokens are left out. The text is checked for problems unless
+    ``check`` is false; ``strict`` refuses text with problems. See `transduce.runs.train` for the other
+    options.
     """
-    chosen = Options(**options)
-    with join_workers() as team:
-        run = Run(Path(out).expanduser(), console or Console(quiet=not team.is_main), team)
-        return run.carry_out(
-            lambda: run.prepare(chosen.inputs(resuming=resume), chosen.choices()),
-            resume=resume,
-            steps=chosen.steps,
-            tensorboard=tensorboard,
+    given = ignored_by_resume(train, locals())
+    with joined_session(out, TRANSLATION, device=device, console=console, tensorboard=tensorboard, wandb=wandb) as session:
+        if session.resumes(resume, given):
+            return session.train(steps)
+        session.prepare(
+            TranslationInputs(
+                source=source,
+                target=target,
+                pairs=pairs,
+                valid_source=valid_source,
+                valid_target=valid_target,
+                valid_pairs=valid_pairs,
+                tokenizer=tokenizer,
+                source_tokenizer=source_tokenizer,
+                target_tokenizer=target_tokenizer,
+                vocabulary=vocabulary,
+                separate=separate,
+                normalize=normalize,
+                hold_out=hold_out,
+                max_length=max_length,
+                check_text=check,
+                strict=strict,
+            ),
+            user_choices(
+                config=config,
+                preset=preset,
+                family=family,
+                from_model=from_model,
+                steps=steps,
+                epochs=epochs,
+                minutes=minutes,
+                learning_rate=learning_rate,
+                seed=seed,
+                precision=precision,
+                save_minutes=save_minutes,
+                overrides=overrides,
+            ),
         )
+        return session.train()
 
 
-def plan(console: Console | None = None, **options: Any) -> Plan:
-    """What `train` with these options would be like, from a short trial."""
-    chosen = Options(**options)
-    with join_workers() as team, tempfile.TemporaryDirectory() as folder:
-        run = Run(Path(folder), console or Console(), team)
-        run.prepare(chosen.inputs(), chosen.choices())
-        return make_plan(run)
+def train_language_model(
+    out: File,
+    *,
+    text: Files = None,
+    valid: Files = None,
+    config: RunConfig | File | None = None,
+    preset: str | None = None,
+    from_model: File | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    minutes: float | None = None,
+    learning_rate: float | None = None,
+    seed: int | None = None,
+    precision: Precision | None = None,
+    save_minutes: float | None = None,
+    overrides: Mapping[str, object] | None = None,
+    tokenizer: File | None = None,
+    vocabulary: int | None = None,
+    normalize: Normalization = DEFAULT,
+    packed: bool = True,
+    max_length: int | None = None,
+    hold_out: float = 0.02,
+    device: str = "auto",
+    tensorboard: bool = False,
+    wandb: bool = False,
+    resume: bool = False,
+    console: Console | None = None,
+) -> Run:
+    """Train a GPT on plain text.
 
+    ``train_language_model("runs/tales", text="tales.txt")``
 
-def paths_of(files: Files) -> list[Path]:
-    """Of one file, several or none."""
-    if files is None:
-        return []
-    several = [files] if isinstance(files, (str, PathLike)) else files
-    return [Path(file).expanduser() for file in several]
-
-
-def kind_or_file(
-    tokenizer: File | None, otherwise: Kind, start: File | None, **learning: object
-) -> Kind | Path:
-    """A kind of tokenizer, or the file of one; ``otherwise`` if none was given.
-
-    ``learning`` has the options that say how a vocabulary is learned. A model to start from has one, and so
-    has a file: rather than change nothing, such options are refused.
+    With ``packed``, all lines are one long text, cut into blocks of ``max_length`` tokens; otherwise each
+    line is a text of its own. See `transduce.runs.train` for the other options.
     """
-    found = otherwise if tokenizer is None else _kind_or_file(tokenizer)
-    if start is not None:
-        _refuse("a model to start from", tokenizer=tokenizer, **learning)
-    elif isinstance(found, Path):
-        _refuse("a tokenizer's file", **learning)
-    return found
+    from transduce.runs.text_inputs import LanguageModelInputs
+
+    given = ignored_by_resume(train_language_model, locals())
+    with joined_session(
+        out, LANGUAGE_MODEL, device=device, console=console, tensorboard=tensorboard
+    ) as session:
+        if session.resumes(resume, given):
+            return session.train(steps)
+        session.prepare(
+            LanguageModelInputs(
+                text=text,
+                valid=valid,
+                tokenizer=tokenizer,
+                vocabulary=vocabulary,
+                normalize=normalize,
+                packed=packed,
+                max_length=max_length,
+                hold_out=hold_out,
+            ),
+            user_choices(
+                config=config,
+                preset=preset,
+                family=None,
+                from_model=from_model,
+                steps=steps,
+                epochs=epochs,
+                minutes=minutes,
+                learning_rate=learning_rate,
+                seed=seed,
+                precision=precision,
+                save_minutes=save_minutes,
+                overrides=overrides,
+            ),
+        )
+        return session.train()
 
 
-def _refuse(known: str, **needless: object) -> None:
-    for name, value in needless.items():
-        if value is not None and value is not False:
-            raise ConfigError(
-                f"--{name} and {known} were given", f"leave --{name} out: the vocabulary is there already"
-            )
+def train_masked_language_model(
+    out: File,
+    *,
+    text: Files = None,
+    valid: Files = None,
+    config: RunConfig | File | None = None,
+    preset: str | None = None,
+    from_model: File | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    minutes: float | None = None,
+    learning_rate: float | None = None,
+    seed: int | None = None,
+    precision: Precision | None = None,
+    save_minutes: float | None = None,
+    overrides: Mapping[str, object] | None = None,
+    tokenizer: File | None = None,
+    vocabulary: int | None = None,
+    cased: bool = False,
+    packed: bool = False,
+    max_length: int | None = None,
+    hold_out: float = 0.02,
+    device: str = "auto",
+    tensorboard: bool = False,
+    wandb: bool = False,
+    resume: bool = False,
+    console: Console | None = None,
+) -> Run:
+    """Train a BERT on plain text.
+
+    ``train_masked_language_model("runs/tales-bert", text="tales.txt")``
+
+    The tokenizer is "wordpiece" (lower-case unless ``cased``), or the path of a BERT ``vocab.txt``. See
+    `transduce.runs.train` for the other options.
+    """
+    from transduce.runs.text_inputs import MaskedTextInputs
+
+    given = ignored_by_resume(train_masked_language_model, locals())
+    with joined_session(
+        out, MASKED_LANGUAGE_MODEL, device=device, console=console, tensorboard=tensorboard
+    ) as session:
+        if session.resumes(resume, given):
+            return session.train(steps)
+        session.prepare(
+            MaskedTextInputs(
+                text=text,
+                valid=valid,
+                tokenizer=tokenizer,
+                vocabulary=vocabulary,
+                cased=cased,
+                packed=packed,
+                max_length=max_length,
+                hold_out=hold_out,
+            ),
+            user_choices(
+                config=config,
+                preset=preset,
+                family=None,
+                from_model=from_model,
+                steps=steps,
+                epochs=epochs,
+                minutes=minutes,
+                learning_rate=learning_rate,
+                seed=seed,
+                precision=precision,
+                save_minutes=save_minutes,
+                overrides=overrides,
+            ),
+        )
+        return session.train()
 
 
-def _kind_or_file(tokenizer: File) -> Kind | Path:
-    if tokenizer in get_args(Kind):
-        return cast("Kind", tokenizer)
-    path = Path(tokenizer).expanduser()
-    if not path.exists():
-        kinds = ", ".join(get_args(Kind))
-        raise DataError(f"there is no tokenizer {str(tokenizer)!r}", f"give {kinds}, or a tokenizer's file")
-    return path
+def finetune_text_classifier(
+    out: File,
+    *,
+    pairs: Files = None,
+    valid: Files = None,
+    config: RunConfig | File | None = None,
+    from_model: File | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    minutes: float | None = None,
+    learning_rate: float | None = None,
+    seed: int | None = None,
+    precision: Precision | None = None,
+    save_minutes: float | None = None,
+    overrides: Mapping[str, object] | None = None,
+    hold_out: float = 0.1,
+    device: str = "auto",
+    tensorboard: bool = False,
+    wandb: bool = False,
+    resume: bool = False,
+    console: Console | None = None,
+) -> Run:
+    """Fine-tune a BERT to classify texts, or pairs of texts.
+
+    ``finetune_text_classifier("runs/moods", from_model="runs/tales-bert/final", pairs="moods.tsv")``
+
+    The lines of ``pairs`` are tab-separated: text, class; or text, second text, class. ``from_model`` is
+    required. See `transduce.runs.train` for the other options.
+    """
+    from transduce.runs.text_inputs import LabelledTextInputs
+
+    given = ignored_by_resume(finetune_text_classifier, locals())
+    with joined_session(
+        out, TEXT_CLASSES, device=device, console=console, tensorboard=tensorboard
+    ) as session:
+        if session.resumes(resume, given):
+            return session.train(steps)
+        session.prepare(
+            LabelledTextInputs(
+                text=pairs,
+                valid=valid,
+                hold_out=hold_out,
+            ),
+            user_choices(
+                config=config,
+                preset=None,
+                family=None,
+                from_model=from_model,
+                steps=steps,
+                epochs=epochs,
+                minutes=minutes,
+                learning_rate=learning_rate,
+                seed=seed,
+                precision=precision,
+                save_minutes=save_minutes,
+                overrides=overrides,
+            ),
+        )
+        return session.train()
+
+
+def train_image_classifier(
+    out: File,
+    *,
+    images: File | None = None,
+    valid: File | None = None,
+    size: str | None = None,
+    config: RunConfig | File | None = None,
+    preset: str | None = None,
+    from_model: File | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    minutes: float | None = None,
+    learning_rate: float | None = None,
+    seed: int | None = None,
+    precision: Precision | None = None,
+    save_minutes: float | None = None,
+    overrides: Mapping[str, object] | None = None,
+    hold_out: float = 0.1,
+    device: str = "auto",
+    tensorboard: bool = False,
+    wandb: bool = False,
+    resume: bool = False,
+    console: Console | None = None,
+) -> Run:
+    """Train a Vision Transformer to classify images.
+
+    ``train_image_classifier("runs/photos", images="photos", size="32")``
+
+    ``images`` and ``valid`` are each a folder with one folder of images per class, an idx file, or an .npz
+    with ``images`` and ``labels``. ``size``, "32" or "32x48" (height x width), scales the images of a folder.
+    See `transduce.runs.train` for the other options.
+    """
+    from transduce.runs.image_inputs import ImageInputs
+
+    given = ignored_by_resume(train_image_classifier, locals())
+    with joined_session(
+        out, IMAGE_CLASSES, device=device, console=console, tensorboard=tensorboard
+    ) as session:
+        if session.resumes(resume, given):
+            return session.train(steps)
+        session.prepare(
+            ImageInputs(
+                images=images,
+                valid=valid,
+                size=size,
+                hold_out=hold_out,
+            ),
+            user_choices(
+                config=config,
+                preset=preset,
+                family=None,
+                from_model=from_model,
+                steps=steps,
+                epochs=epochs,
+                minutes=minutes,
+                learning_rate=learning_rate,
+                seed=seed,
+                precision=precision,
+                save_minutes=save_minutes,
+                overrides=overrides,
+            ),
+        )
+        return session.train()
+
+
+@contextmanager
+def joined_session(
+    out: File, task: Task, *, device: str, console: Console | None, tensorboard: bool, wandb: bool
+) -> Iterator[TrainingSession]:
+    """Give a session in the team of processes that ``torchrun`` started, or in this process alone."""
+    with join_workers(device) as team:
+        console = console or Console(quiet=not team.is_main)
+        yield TrainingSession(Path(out).expanduser(), task, console, team, tensorboard=tensorboard, wandb=wandb)
+
+
+def ignored_by_resume(function: Callable[..., Run], arguments: Mapping[str, Any]) -> list[str]:
+    """Return the names of the arguments that differ from their defaults and that a resumed run ignores."""
+    parameters = inspect.signature(function).parameters
+    return [
+        name
+        for name, parameter in parameters.items()
+        if name not in _NOT_IGNORED and arguments[name] not in (parameter.default, [], {})
+    ]

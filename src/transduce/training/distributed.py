@@ -19,6 +19,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from transduce.engine.device import choose_device
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.multi_head_attention import EncoderDecoderAttention, MultiHeadAttention
 from transduce.nn.recurrent import Recurrent
@@ -129,11 +130,16 @@ def is_main_process() -> bool:
 
 
 @contextmanager
-def join_workers() -> Iterator[WorkerGroup]:
-    """The team that ``torchrun`` started this process in, or this process alone."""
+def join_workers(device_name: str = "auto") -> Iterator[WorkerGroup]:
+    """Give the group of processes that ``torchrun`` started, or this process alone.
+
+    ``device_name`` is ``auto``, ``cpu``, ``cuda`` or, for a single process, ``cuda:1``.
+    """
     size, local = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("LOCAL_RANK", "0"))
-    on_gpu = torch.cuda.is_available()
-    device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
+    device = choose_device(device_name)
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", local)
+    on_gpu = device.type == "cuda"
     if on_gpu:
         torch.cuda.set_device(device)
     if size == 1:

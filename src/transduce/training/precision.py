@@ -45,7 +45,7 @@ def faster_precision(step: Callable[[], object], device: torch.device) -> tuple[
     seconds = {}
     for precision in ("float32", "bfloat16"):
         with autocast(precision, device):
-            seconds[precision] = _median_seconds(step, device)
+            seconds[precision] = median_seconds(step, device)
     ratio = seconds["float32"] / seconds["bfloat16"]
     chosen: Precision = "bfloat16" if ratio > 1 else "float32"
     return chosen, f"{chosen} (a step in bfloat16 is {ratio:.2f} times as fast as in float32 here)"
@@ -55,11 +55,12 @@ def _product_ratio(device: torch.device) -> float:
     seconds = []
     for dtype in (torch.float32, torch.bfloat16):
         x = torch.ones(256, 512, dtype=dtype, device=device)
-        seconds.append(_median_seconds(lambda x=x: x @ x.t(), device))  # type: ignore[misc]
+        seconds.append(median_seconds(lambda x=x: x @ x.t(), device))  # type: ignore[misc]
     return seconds[0] / seconds[1]
 
 
-def _median_seconds(run: Callable[[], object], device: torch.device, times: int = 3) -> float:
+def median_seconds(run: Callable[[], object], device: torch.device, times: int = 3) -> float:
+    """Return the median duration of some calls, after one that warms up."""
     found = []
     for _ in range(times + 1):
         begin = time.perf_counter()

@@ -1,0 +1,115 @@
+"""From input files to a prepared run: one sequence of steps for all kinds of runs."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from transduce import artifact
+from transduce.config import RunConfig, TrainingConfig, write_toml
+from transduce.data.tokenizer import TokenizerPair
+from transduce.errors import DataError
+from transduce.machine import keep_memory
+from transduce.models.build import build
+from transduce.models.protocol import Model
+from transduce.runs.autotune import autotune
+from transduce.runs.defaults import UserChoices
+from transduce.runs.folder import RUN, PreparedRun, RunFolder
+from transduce.runs.inputs import RunInputs
+from transduce.runs.lock import locked
+from transduce.training.distributed import WorkerGroup
+
+
+def prepare(
+    folder: Path, inputs: RunInputs, choices: UserChoices, console: Console, team: WorkerGroup
+) -> PreparedRun:
+    """Write the tokenizer, the data as ids and ``run.toml`` to ``folder``, and return the prepared run.
+
+    Pairs of texts are read three times: to look for problems, to train the tokenizer, and to write the ids.
+    (One tokenizer per side needs one pass for each. Without the search for problems, pairs are counted in a
+    pass of their own, if some are to be held out.) The model is built once and the objectives are opened
+    once: trials use the same ones as training, and restore the weights.
+    """
+    task = inputs.task
+    RunFolder(folder).check_unused(task)
+    inputs.check(choices, console)
+    with locked(folder):
+        keep_memory()
+        shutil.rmtree(folder / "start", ignore_errors=True)  # from an interrupted preparation
+        if choices.from_model and task.has_tokenizer:
+            tokenizer: TokenizerPair | None = artifact.load_tokenizer(choices.from_model)
+        else:
+            tokenizer = inputs.make_tokenizer(choices, console)
+            for warning in tokenizer.warnings if tokenizer else ():
+                console.print(warning, highlight=False, markup=False)
+        _write(folder, inputs, tokenizer, choices, console)
+        train, valid = (task.open_data(task.data_at(folder, part)) for part in ("train", "valid"))
+        defaults = inputs.training_defaults(choices, train)
+        model_config = inputs.choose_model(choices, train, tokenizer)
+        config = RunConfig(model=model_config, training=defaults.config())
+        run = PreparedRun(
+            folder=folder,
+            task=task,
+            config=config,
+            model=_new_model(folder, config, tokenizer, choices.from_model),
+            tokenizer=tokenizer,
+            train=task.make_objective(train, config, tokenizer),
+            valid=task.make_objective(valid, config, tokenizer),
+        )
+        training = autotune(run, defaults, choices, team, console)
+        run = replace(run, config=RunConfig(model=model_config, training=training))
+        write_toml(run.config, folder / RUN)
+    console.print(inputs.summary(train, valid, tokenizer), highlight=False)
+    warn_about_warmup(training, console)
+    return run
+
+
+def warn_about_warmup(training: TrainingConfig, console: Console) -> None:
+    """Say so if the learning rate would never reach its peak."""
+    if training.warmup >= training.steps > 1:
+        console.print(
+            f"warm-up takes {training.warmup:,} steps and the run only {training.steps:,}: the learning rate "
+            f"will not reach its peak; set a shorter one, for example --set training.warmup="
+            f"{max(1, training.steps // 10)}",
+            highlight=False,
+        )
+
+
+def _write(
+    folder: Path,
+    inputs: RunInputs,
+    tokenizer: TokenizerPair | None,
+    choices: UserChoices,
+    console: Console,
+) -> None:
+    try:
+        inputs.write(folder / inputs.task.data_folder, tokenizer, choices, console)
+        if tokenizer is not None:
+            tokenizer.save(folder)
+    except OSError as error:
+        raise DataError(
+            f"cannot write {folder}: {error.strerror}", "check the disk space and the permissions"
+        ) from error
+
+
+def _new_model(
+    folder: Path, config: RunConfig, tokenizer: TokenizerPair | None, from_model: Path | None
+) -> Model:
+    """Return a new model; with ``from_model``, with the weights of that model wherever the shapes agree.
+
+    A new head of a classifier, for example, has no counterpart: its weights come from the seed. The model is
+    written to ``start/``, because a resumed run starts from it, too.
+    """
+    vocabulary = tokenizer.vocabulary if tokenizer else None
+    model = build(config.model, vocabulary, seed=config.training.seed)
+    if from_model is None:
+        return model
+    known = dict(artifact.load(from_model).float().named_parameters())
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name in known and known[name].shape == parameter.shape:
+                parameter.copy_(known[name])
+    artifact.save(model, folder / "start", tokenizer)
+    return model
