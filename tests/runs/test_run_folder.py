@@ -84,9 +84,10 @@ def test_a_run_goes_on_with_the_command_that_began_it(tmp_path, words, files):
         train_masked_language_model(tmp_path / "pairs", resume=True, console=Console(quiet=True))
 
 
-def session(folder, output, *, task=TRANSLATION, processes=1, tensorboard=False):
+def session(folder, output, *, task=TRANSLATION, processes=1, tensorboard=False, wandb=False):
     console = Console(file=output, width=500)
-    return TrainingSession(folder, task, console, WorkerGroup(size=processes), tensorboard=tensorboard)
+    team = WorkerGroup(size=processes)
+    return TrainingSession(folder, task, console, team, tensorboard=tensorboard, wandb=wandb)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +98,9 @@ def session(folder, output, *, task=TRANSLATION, processes=1, tensorboard=False)
         ({"task": MASKED_LANGUAGE_MODEL}, "transduce mlm train", ""),
         ({"task": TEXT_CLASSES}, "transduce mlm finetune", ""),
         ({"tensorboard": True}, "transduce train", " --tensorboard"),
+        ({"tensorboard": True, "wandb": True}, "transduce train", " --tensorboard --wandb"),
     ],
-    ids=["plain", "processes", "mlm", "classes", "tensorboard"],
+    ids=["plain", "processes", "mlm", "classes", "tensorboard", "wandb"],
 )
 def test_the_resume_command_continues_in_the_same_way(tmp_path, options, begin, end):
     output = io.StringIO()

@@ -32,7 +32,9 @@ config = RunConfig(
     training=TrainingConfig(steps=2, warmup=1, max_tokens=100_000, precision="float32"),
 )
 console = Console(width=200)
-session = TrainingSession(text / f"run-{room}", TRANSLATION, console, WorkerGroup(), tensorboard=False)
+session = TrainingSession(
+    text / f"run-{room}", TRANSLATION, console, WorkerGroup(), tensorboard=False, wandb=False
+)
 inputs = TranslationInputs(source=text / "a", target=text / "a", tokenizer="char", check_text=False)
 # The limit is one of addresses, not of memory: what is kept for later would count.
 transduce.runs.prepare.keep_memory = transduce.runs.session.keep_memory = lambda: None

@@ -135,15 +135,11 @@ TokenizerName = Annotated[
 ]
 SourceTokenizer = Annotated[
     str | None,
-    Option(
-        metavar="KIND|FILE", help="Like --tokenizer, for the source alone.", rich_help_panel=TOKENIZER
-    ),
+    Option(metavar="KIND|FILE", help="Like --tokenizer, for the source alone.", rich_help_panel=TOKENIZER),
 ]
 TargetTokenizer = Annotated[
     str | None,
-    Option(
-        metavar="KIND|FILE", help="Like --tokenizer, for the target alone.", rich_help_panel=TOKENIZER
-    ),
+    Option(metavar="KIND|FILE", help="Like --tokenizer, for the target alone.", rich_help_panel=TOKENIZER),
 ]
 VocabularySize = Annotated[
     int | None,

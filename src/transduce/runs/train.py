@@ -41,7 +41,15 @@ from transduce.runs.translation_inputs import MAX_LENGTH, TranslationInputs
 from transduce.training.distributed import join_workers
 
 Precision = Literal["auto", "float32", "bfloat16"]
-_NOT_IGNORED = {"out", "steps", "device", "tensorboard", "wandb", "resume", "console"}  # when a run is resumed
+_NOT_IGNORED = {
+    "out",
+    "steps",
+    "device",
+    "tensorboard",
+    "wandb",
+    "resume",
+    "console",
+}  # when a run is resumed
 
 
 def train(
@@ -87,14 +95,17 @@ def train(
 
     Give ``source`` and ``target`` files that are aligned line by line, or ``pairs`` (.tsv, .jsonl), and
     validation files, or the fraction ``hold_out`` of the pairs is held out. ``tokenizer`` is a kind ("bpe",
-    "unigram", "wordpiece", "char", "byte", "symbols") or the path of an existing tokenizer;
-    ``source_tokenizer`` and ``target_tokenizer`` replace it on one side, and ``separate`` trains one per side.
-    ``normalize`` is the Unicode normalization of all text: "nfc", "nfd", "nfkc" or "none". Pairs longer than ``max_length`` tokens are left out. The text is checked for problems unless
-    ``check`` is false; ``strict`` refuses text with problems. See `transduce.runs.train` for the other
-    options.
+    "unigram", "wordpiece", "char", "byte", "symbols") or the path of an existing tokenizer, of size
+    ``vocabulary`` at most; ``source_tokenizer`` and ``target_tokenizer`` replace it on one side, and
+    ``separate`` trains one per side. ``normalize`` is the Unicode normalization of all text: "nfc", "nfd",
+    "nfkc" or "none". Pairs longer than ``max_length`` tokens are left out. The text is checked for problems
+    unless ``check`` is false; ``strict`` refuses text with problems. See `transduce.runs.train` for the
+    other options.
     """
     given = ignored_by_resume(train, locals())
-    with joined_session(out, TRANSLATION, device=device, console=console, tensorboard=tensorboard, wandb=wandb) as session:
+    with joined_session(
+        out, TRANSLATION, device=device, console=console, tensorboard=tensorboard, wandb=wandb
+    ) as session:
         if session.resumes(resume, given):
             return session.train(steps)
         session.prepare(
@@ -173,7 +184,7 @@ def train_language_model(
 
     given = ignored_by_resume(train_language_model, locals())
     with joined_session(
-        out, LANGUAGE_MODEL, device=device, console=console, tensorboard=tensorboard
+        out, LANGUAGE_MODEL, device=device, console=console, tensorboard=tensorboard, wandb=wandb
     ) as session:
         if session.resumes(resume, given):
             return session.train(steps)
@@ -245,7 +256,7 @@ def train_masked_language_model(
 
     given = ignored_by_resume(train_masked_language_model, locals())
     with joined_session(
-        out, MASKED_LANGUAGE_MODEL, device=device, console=console, tensorboard=tensorboard
+        out, MASKED_LANGUAGE_MODEL, device=device, console=console, tensorboard=tensorboard, wandb=wandb
     ) as session:
         if session.resumes(resume, given):
             return session.train(steps)
@@ -311,7 +322,7 @@ def finetune_text_classifier(
 
     given = ignored_by_resume(finetune_text_classifier, locals())
     with joined_session(
-        out, TEXT_CLASSES, device=device, console=console, tensorboard=tensorboard
+        out, TEXT_CLASSES, device=device, console=console, tensorboard=tensorboard, wandb=wandb
     ) as session:
         if session.resumes(resume, given):
             return session.train(steps)
@@ -375,7 +386,7 @@ def train_image_classifier(
 
     given = ignored_by_resume(train_image_classifier, locals())
     with joined_session(
-        out, IMAGE_CLASSES, device=device, console=console, tensorboard=tensorboard
+        out, IMAGE_CLASSES, device=device, console=console, tensorboard=tensorboard, wandb=wandb
     ) as session:
         if session.resumes(resume, given):
             return session.train(steps)
@@ -411,7 +422,9 @@ def joined_session(
     """Give a session in the team of processes that ``torchrun`` started, or in this process alone."""
     with join_workers(device) as team:
         console = console or Console(quiet=not team.is_main)
-        yield TrainingSession(Path(out).expanduser(), task, console, team, tensorboard=tensorboard, wandb=wandb)
+        yield TrainingSession(
+            Path(out).expanduser(), task, console, team, tensorboard=tensorboard, wandb=wandb
+        )
 
 
 def ignored_by_resume(function: Callable[..., Run], arguments: Mapping[str, Any]) -> list[str]:

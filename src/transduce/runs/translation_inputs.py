@@ -125,8 +125,12 @@ class TranslationInputs:
                 side = self._make_side(source, self._lines())
                 return TokenizerPair(side, side)
             return TokenizerPair(
-                self._make_side(source, (text for chunk in clean_lines(self.train) for text in chunk.sources)),
-                self._make_side(target, (text for chunk in clean_lines(self.train) for text in chunk.targets)),
+                self._make_side(
+                    source, (text for chunk in clean_lines(self.train) for text in chunk.sources)
+                ),
+                self._make_side(
+                    target, (text for chunk in clean_lines(self.train) for text in chunk.targets)
+                ),
             )
 
     def _make_side(self, kind: Kind | Path, lines: Iterator[str]) -> SideTokenizer:
