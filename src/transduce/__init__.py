@@ -37,7 +37,14 @@ if TYPE_CHECKING:
     from transduce.models.vit import ViT
     from transduce.prediction.image_classes import ImageClassifier
     from transduce.prediction.masked_text import MaskedTextModel
-    from transduce.runs.train import train
+    from transduce.runs.session import Run
+    from transduce.runs.train import (
+        finetune_text_classifier,
+        train,
+        train_image_classifier,
+        train_language_model,
+        train_masked_language_model,
+    )
 
 __version__ = version("transduce")
 
@@ -52,6 +59,7 @@ _MODULES = {
     "MaskedTextModel": "prediction.masked_text",
     "RNN": "models.rnn",
     "RNNConfig": "config",
+    "Run": "runs.session",
     "RunConfig": "config",
     "SideTokenizer": "data.tokenizer",
     "TextGenerator": "decoding.generator",
@@ -67,11 +75,15 @@ _MODULES = {
     "Vocabulary": "config",
     "beam_search": "decoding.beam",
     "evaluate": "evaluation.evaluate",
+    "finetune_text_classifier": "runs.train",
     "inspect": "inspection.capture",
     "load": "artifact",
     "preset": "config",
     "save": "artifact",
     "train": "runs.train",
+    "train_image_classifier": "runs.train",
+    "train_language_model": "runs.train",
+    "train_masked_language_model": "runs.train",
     "train_tokenizer": "data.tokenizer_training",
 }
 
@@ -85,6 +97,7 @@ __all__ = [
     "ImageClassifier",
     "MaskedTextModel",
     "RNNConfig",
+    "Run",
     "RunConfig",
     "SideTokenizer",
     "TextGenerator",
@@ -100,11 +113,15 @@ __all__ = [
     "Vocabulary",
     "beam_search",
     "evaluate",
+    "finetune_text_classifier",
     "inspect",
     "load",
     "preset",
     "save",
     "train",
+    "train_image_classifier",
+    "train_language_model",
+    "train_masked_language_model",
     "train_tokenizer",
 ]
 

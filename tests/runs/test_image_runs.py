@@ -192,7 +192,7 @@ def test_text_and_images_do_not_mix(tmp_path, archive):
 
 def test_a_model_is_fine_tuned_on_other_images(tmp_path, archive):
     assert train_stripes(tmp_path / "old", archive, steps=2)
-    old = artifact.load_vit(tmp_path / "old" / "final")
+    old = artifact.load_as(tmp_path / "old" / "final", "vit")
     images = stripes(seed=3)
     labels = np.arange(60) % 3
     np.savez(tmp_path / "new.npz", images=images.pixels, labels=labels, classes=["lying", "standing", "new"])
@@ -201,7 +201,7 @@ def test_a_model_is_fine_tuned_on_other_images(tmp_path, archive):
     run = train_image_classifier(
         tmp_path / "run", config=tuned, steps=1, console=Console(quiet=True), **options
     )
-    new = artifact.load_vit(run.final)
+    new = artifact.load_as(run.final, "vit")
     assert set(new.config.classes) == {"lying", "standing", "new"}
     assert new.config == old.config.model_copy(update={"classes": new.config.classes})
     kept = dict(old.encoder.named_parameters())

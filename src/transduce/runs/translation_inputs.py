@@ -88,7 +88,7 @@ class TranslationInputs:
         if not report.findings:
             return
         print_report(report, console)
-        fatal = [finding.problem for finding in report.findings if finding.fatal]
+        fatal = [finding.problem for finding in report.fatal]
         if fatal or self.strict:
             reason = f": {fatal[0]}" if fatal else ""
             raise DataError(f"the text cannot be used for training{reason}", "fix the problems listed above")
