@@ -283,6 +283,7 @@ def test_options_are_added_deliberately():
         "bpe_dropout",
         "freeze",
         "precision",
+        "threads",
         "parallel",
         "seed",
         "minutes",

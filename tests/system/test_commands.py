@@ -297,7 +297,7 @@ def test_plan_says_what_a_run_will_take(text):
     total, fixed = (int(figure.replace(",", "")) for figure in re.findall(r"([\d,]+) MB", rows["memory"]))
     assert fixed == round(16 * parameters / 2**20)
     assert 0 < fixed < total
-    assert "3.0 epochs" in rows["the whole run"]
+    assert "3.0 epochs" in rows["whole run"]
     assert "target tokens/s" in rows["speed"]
     assert rows["precision"] in ("float32", "bfloat16")
 

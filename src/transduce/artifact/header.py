@@ -41,7 +41,9 @@ def read_header(folder: str | Path) -> Header:
     try:
         readable = parse_header(path.read_text(encoding="utf-8-sig"), path)
     except FileNotFoundError:
-        if (folder / WEIGHTS).exists():  # a first save that was interrupted before it wrote config.json
+        is_checkpoint = folder.parent.name == "checkpoints"
+        # Without config.json, a model folder is a first save that was interrupted.
+        if (folder / WEIGHTS).exists() and not is_checkpoint:
             return read_stored_header(folder / WEIGHTS)
         raise _no_model(folder) from None
     except (OSError, UnicodeDecodeError) as error:

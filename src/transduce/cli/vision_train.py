@@ -1,55 +1,18 @@
 """``transduce vision train``."""
 
 import sys
-from pathlib import Path
-from typing import Annotated
-
-from typer import Option
 
 from transduce.cli import options as o
-
-Images = Annotated[
-    Path | None,
-    Option(
-        metavar="PATH",
-        help="Images: a folder with one folder per class, an idx file, or an .npz with images and labels.",
-        rich_help_panel=o.DATA,
-    ),
-]
-Valid = Annotated[
-    Path | None,
-    Option(metavar="PATH", help="Validation images, in one of the same forms.", rich_help_panel=o.DATA),
-]
-Size = Annotated[
-    str | None,
-    Option(
-        metavar="N|HxW",
-        help="Scale the images of a folder to this height and width.",
-        rich_help_panel=o.DATA,
-    ),
-]
-HoldOut = Annotated[
-    float,
-    Option(
-        metavar="X",
-        min=0.0001,
-        max=0.5,
-        help="Fraction of the images to hold out for validation if --valid is not given.",
-        rich_help_panel=o.DATA,
-    ),
-]
-Preset = Annotated[
-    str | None, Option(metavar="NAME", help="Model size: vit-small or vit.", rich_help_panel=o.MODEL)
-]
+from transduce.cli import vision_options as v
 
 
 def train(
     out: o.Out,
-    images: Images = None,
-    valid: Valid = None,
-    size: Size = None,
+    images: v.Images = None,
+    valid: v.Valid = None,
+    size: v.Size = None,
     config: o.Config = None,
-    preset: Preset = None,
+    preset: v.Preset = None,
     from_model: o.FromModel = None,
     overrides: o.Overrides = None,
     steps: o.Steps = None,
@@ -58,7 +21,7 @@ def train(
     learning_rate: o.LearningRate = None,
     seed: o.Seed = None,
     save_minutes: o.SaveMinutes = None,
-    hold_out: HoldOut = 0.1,
+    hold_out: v.HoldOut = 0.1,
     precision: o.TrainingPrecision = None,
     device: o.Device = "auto",
     tensorboard: o.Tensorboard = False,
