@@ -121,7 +121,10 @@ class TrainingSession:
     @explain_out_of_memory()
     def _train(self, run: PreparedRun) -> bool:
         keep_memory()
-        with ProgressDisplay(self.console, run.config.training.steps, run.task.words) as display:
+        training = run.config.training
+        with ProgressDisplay(
+            self.console, training.steps, run.task.words, minutes=training.minutes
+        ) as display:
             trainer = Trainer(
                 run.folder, run.config, run.model, run.tokenizer, run.train, run.valid, display, self.team
             )
