@@ -17,7 +17,23 @@ from transduce.config import (
     read_toml,
     write_toml,
 )
+from transduce.config.attention import FullAttention, HashedAttention, LowRankAttention, WindowAttention
 from transduce.errors import ConfigError
+
+KINDS = [
+    FullAttention,
+    WindowAttention,
+    LowRankAttention,
+    HashedAttention,
+    TransformerConfig,
+    RNNConfig,
+    GPTConfig,
+    BERTConfig,
+    ViTConfig,
+    TrainingConfig,
+    RunConfig,
+    Vocabulary,
+]
 
 optional_width = st.none() | st.integers(2, 512)
 rnns = st.builds(
@@ -43,9 +59,12 @@ transformers = st.builds(
     norm_epsilon=st.floats(1e-12, 1e-3),
     positions=st.sampled_from(["sinusoidal", "learned", "rotary", "none"]),
     share=st.sampled_from(["all", "target", "none"]),
-    attention=st.sampled_from(["full", "window", "low_rank", "hashed"]),
-    global_tokens=st.integers(0, 9),
-    hash_buckets=st.sampled_from([1, 2, 64]),
+    attention=st.one_of(
+        st.just(FullAttention()),
+        st.builds(WindowAttention, radius=st.integers(1, 9), global_tokens=st.integers(0, 9)),
+        st.builds(LowRankAttention, rank=st.integers(1, 9)),
+        st.builds(HashedAttention, buckets=st.sampled_from([1, 2, 64]), rounds=st.integers(1, 4)),
+    ),
 )
 vits = st.builds(
     ViTConfig,
@@ -102,71 +121,86 @@ def test_an_empty_file_is_the_base_model(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "facts"),
     [
-        ("[model]\nd_modle = 4", "unknown key 'model.d_modle'; did you mean 'd_model'?"),
-        ("[modell]\nd_model = 4", "unknown key 'modell'; did you mean 'model'?"),
-        (
-            "[training]\nzzz = 4",
-            "unknown key 'training.zzz'; known: steps, warmup, label_smoothing, schedule",
-        ),
-        ('preset = "bsae"', "no preset 'bsae'; did you mean 'base'?"),
-        ('preset = "a1"', "no preset 'a1'; did you mean 'A1'?"),
-        ('preset = ["small"]', "run.toml: there is no preset ['small']; did you mean 'small'?"),
-        ("[preset]", "run.toml: there is no preset {}"),
-        ('prest = "small"', "unknown key 'prest'; did you mean 'preset'?"),
-        ("d_model = 4", "unknown key 'd_model'; it belongs in [model]"),
-        ("[training]\ndropout = 0.1", "unknown key 'training.dropout'; it belongs in [model]"),
-        ("[model]\nnorm_epsilon = inf", "model.norm_epsilon = inf: input should be less than 1"),
-        ("[model]\nd_ff = 99999999999", "model.d_ff = 99999999999: input should be less than or equal"),
-        ("[model]\nd_ff = " + "9" * 5000, "not valid TOML"),
-        ("a = " + "[" * 3000, "not valid TOML"),
-        ("[model]\ndropout = 1.5", "model.dropout = 1.5: input should be less than 1"),
-        ("[model]\nheads = 0", "model.heads = 0: input should be greater than or equal to 1"),
-        ("[model]\nheads = true", "model.heads = True: input should be a valid integer"),
-        ('[model]\nheads = "8"', "model.heads = '8': input should be a valid integer"),
-        ("[model]\nheads = 7", "model: d_model 512 does not divide into 7 heads: give d_k and d_v"),
-        ('[model]\npositions = "rotary"\nd_k = 1', "model: rotary positions turn pairs"),
-        ('[model]\nnorm = "middle"', "model.norm = 'middle': input should be 'post' or 'pre'"),
-        ('[model]\nattention = "hashed"\nhash_buckets = 3', "model: hash_buckets must be even, or 1, not 3"),
-        ('[model]\nattention = "additive"', "model.attention = 'additive': input should be 'full', 'window'"),
-        ("[model]\nwindow_radius = 0", "model.window_radius = 0: input should be greater than or equal to 1"),
-        ("model = [3]", "model = [3]: must be a table, [model]"),
-        ('[model]\nfamily = "rnnn"', "model: there is no family 'rnnn'; did you mean 'rnn'?"),
-        ('[model]\nfamily = "zzz"', "model: there is no family 'zzz'; known: transformer, rnn, gpt, bert"),
-        ("[model]\nfamily = [3]", "model: there is no family '[3]'"),
-        (
-            '[model]\nfamily = "rnn"\nd_hiden = 4',
-            "unknown key 'model.d_hiden'; did you mean 'd_hidden'?",
-        ),
-        (
-            '[model]\nfamily = "rnn"\nheads = 4',
-            "unknown key 'model.heads'; it is an option of family = 'transformer'",
-        ),
-        ("[model]\nd_hidden = 4", "unknown key 'model.d_hidden'; it is an option of family = 'rnn'"),
-        ("d_hidden = 4", "unknown key 'd_hidden'; it belongs in [model]"),
-        ("[training]\nbidirectional = true", "unknown key 'training.bidirectional'; it belongs in [model]"),
-        ('[model]\nfamily = "rnn"\ncell = "elman"', "model.cell = 'elman': input should be 'lstm' or 'gru'"),
-        (
-            'preset = "big"\n[model]\nfamily = "rnn"',
-            "the preset is a transformer, but model.family = 'rnn'; choose a preset of that family",
-        ),
-        ('preset = "rnn"\n[model]\nd_ff = 7', "unknown key 'model.d_ff'; it is an option of family ="),
-        (
-            '[model]\nfamily = "vit"\nimage_size = [9, 8]\npatch_size = 4',
-            "model: images of 9×8 do not divide into patches of 4",
-        ),
-        ("[model]\npatch_size = 4", "unknown key 'model.patch_size'; it is an option of family = 'vit'"),
-        ("[model\n", "not valid TOML: "),
+        ("[model]\nd_modle = 4", ["'model.d_modle'", "did you mean 'd_model'?"]),
+        ("[modell]\nd_model = 4", ["'modell'", "did you mean 'model'?"]),
+        ("[training]\nzzz = 4", ["'training.zzz'", "known: steps, warmup, label_smoothing, schedule"]),
+        ('preset = "bsae"', ["'bsae'", "did you mean 'base'?"]),
+        ('preset = "a1"', ["'a1'", "did you mean 'A1'?"]),
+        ('preset = ["small"]', ["['small']", "did you mean 'small'?"]),
+        ("[preset]", ["preset {}"]),
+        ('prest = "small"', ["'prest'", "did you mean 'preset'?"]),
+        ("d_model = 4", ["'d_model'", "[model]"]),
+        ("[training]\ndropout = 0.1", ["'training.dropout'", "[model]"]),
+        ("[model]\nnorm_epsilon = inf", ["model.norm_epsilon = inf", "less than 1"]),
+        ("[model]\nd_ff = 99999999999", ["model.d_ff = 99999999999", "less than or equal"]),
+        ("[model]\nd_ff = " + "9" * 5000, ["TOML"]),
+        ("a = " + "[" * 3000, ["TOML"]),
+        ("[model]\ndropout = 1.5", ["model.dropout = 1.5", "less than 1"]),
+        ("[model]\nheads = 0", ["model.heads = 0", "greater than or equal to 1"]),
+        ("[model]\nheads = true", ["model.heads = True", "integer"]),
+        ('[model]\nheads = "8"', ["model.heads = '8'", "integer"]),
+        ("[model]\nheads = 7", ["model: d_model 512", "7 heads", "d_k and d_v"]),
+        ('[model]\npositions = "rotary"\nd_k = 1', ["model: rotary", "d_k"]),
+        ('[model]\nnorm = "middle"', ["model.norm = 'middle'", "'post' or 'pre'"]),
+        ("model = [3]", ["model = [3]", "[model]"]),
+        ('[model]\nfamily = "rnnn"', ["'rnnn'", "did you mean 'rnn'?"]),
+        ('[model]\nfamily = "zzz"', ["'zzz'", "transformer, rnn, gpt, bert"]),
+        ("[model]\nfamily = [3]", ["family '[3]'"]),
+        ('[model]\nfamily = "rnn"\nd_hiden = 4', ["'model.d_hiden'", "did you mean 'd_hidden'?"]),
+        ('[model]\nfamily = "rnn"\nheads = 4', ["'model.heads'", "family = 'transformer'"]),
+        ("[model]\nd_hidden = 4", ["'model.d_hidden'", "family = 'rnn'"]),
+        ("d_hidden = 4", ["'d_hidden'", "[model]"]),
+        ("[training]\nbidirectional = true", ["'training.bidirectional'", "[model]"]),
+        ('[model]\nfamily = "rnn"\ncell = "elman"', ["model.cell = 'elman'", "'lstm' or 'gru'"]),
+        ('preset = "big"\n[model]\nfamily = "rnn"', ["'transformer'", "model.family = 'rnn'"]),
+        ('preset = "rnn"\n[model]\nd_ff = 7', ["'model.d_ff'", "family = 'transformer'"]),
+        ('[model]\nfamily = "vit"\nimage_size = [9, 8]\npatch_size = 4', ["9×8", "patches of 4"]),
+        ("[model]\npatch_size = 4", ["'model.patch_size'", "family = 'vit'"]),
+        ("[model\n", ["TOML"]),
+        ('[model.attention]\nkind = "windw"', ["model.attention", "kind 'windw'", "'window'"]),
+        ('[model.attention]\nkind = "window"\nradus = 1', ["'model.attention.radus'", "'radius'"]),
+        ('[model.attention]\nkind = "window"\nrank = 1', ["'model.attention.rank'", "kind = 'low_rank'"]),
+        ('[model.attention]\nkind = "window"\nradius = 0', ["model.attention.radius = 0", "equal to 1"]),
+        ('[model.attention]\nkind = "hashed"\nbuckets = 3', ["model.attention: buckets = 3", "even"]),
+        ("[model]\nradius = 4", ["'model.radius'", "[model.attention]"]),
+        ('[model]\nattention = "window"', ["model.attention = 'window'", "[model.attention]"]),
     ],
 )
-def test_a_mistake_is_one_clear_line(text, expected, tmp_path):
+def test_a_mistake_is_one_line_with_the_key_and_what_is_valid(text, facts, tmp_path):
     path = tmp_path / "run.toml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
         read_toml(path)
-    assert expected in str(caught.value)
-    assert "\n" not in str(caught.value)
+    message = str(caught.value)
+    assert [fact for fact in [str(path), *facts] if fact not in message] == []
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "facts"),
+    [
+        ({"n_heads": 3}, ["'n_heads'", "did you mean 'heads'?"]),
+        ({"head": 3}, ["'head'", "did you mean 'heads'?"]),
+        ({"zzz": 3}, ["'zzz'", "encoder_layers"]),
+        ({"heads": 0}, ["heads = 0", "greater than or equal to 1"]),
+        ({"heads": 7}, ["d_model 512", "7 heads"]),
+    ],
+)
+def test_a_mistake_in_python_is_one_line_too(arguments, facts):
+    with pytest.raises(ConfigError) as caught:
+        TransformerConfig(**arguments)
+    message = str(caught.value)
+    assert [fact for fact in ["TransformerConfig", *facts] if fact not in message] == []
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_option_is_described(kind):
+    for name, field in kind.model_fields.items():
+        assert field.description, name
+        assert field.description.endswith("."), name
 
 
 def test_files_that_cannot_be_read(tmp_path):
@@ -175,36 +209,36 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(ConfigError, match="Is a directory"):
         read_toml(tmp_path)
     (tmp_path / "latin1.toml").write_bytes(b'preset = "\xe9"')
-    with pytest.raises(ConfigError, match="not UTF-8 at byte 10"):
+    with pytest.raises(ConfigError, match="byte 10"):
         read_toml(tmp_path / "latin1.toml")
 
 
-def test_a_byte_order_mark_is_no_mistake(tmp_path):
+def test_a_byte_order_mark_is_accepted(tmp_path):
     (tmp_path / "run.toml").write_bytes(b'\xef\xbb\xbfpreset = "tiny"\r\n[model]\r\nd_ff = 7\r\n')
     assert read_toml(tmp_path / "run.toml").model.d_ff == 7
 
 
 def test_a_file_that_cannot_be_written(tmp_path):
-    with pytest.raises(ConfigError, match=r"cannot write .*: Is a directory"):
+    with pytest.raises(ConfigError, match="Is a directory"):
         write_toml(preset("base"), tmp_path)
 
 
-def test_configuration_does_not_change():
+def test_configuration_is_immutable():
     with pytest.raises(ValidationError):
         preset("base").model.d_model = 3
 
 
 def test_special_tokens_are_in_the_vocabulary():
-    with pytest.raises(ValidationError, match="eos is token 9"):
+    with pytest.raises(ConfigError, match="eos is token 9"):
         Vocabulary(source=20, target=9, eos=9)
-    with pytest.raises(ValidationError, match="it would be masked"):
+    with pytest.raises(ConfigError, match="pad is token 1"):
         Vocabulary(source=20, target=20, pad=1, bos=1)
     assert Vocabulary(source=20, target=20, bos=2, eos=2).bos == 2  # fairseq's models start with </s>
     assert Vocabulary(source=20, target=20, pad=2, bos=2, eos=2).pad == 2  # GPT-2's only special token
 
 
 def test_options_are_added_deliberately():
-    """A new option is a new promise: it belongs here, in the docs and in the CHANGELOG."""
+    """A new option must be added here, in the documentation and in the CHANGELOG."""
     assert list(TransformerConfig.model_fields) == [
         "family",
         "encoder_layers",
@@ -224,13 +258,11 @@ def test_options_are_added_deliberately():
         "max_length",
         "share",
         "attention",
-        "window_radius",
-        "global_tokens",
-        "rank",
-        "hash_buckets",
-        "hash_rounds",
-        "hash_chunk",
     ]
+    assert list(FullAttention.model_fields) == ["kind"]
+    assert list(WindowAttention.model_fields) == ["kind", "radius", "global_tokens"]
+    assert list(LowRankAttention.model_fields) == ["kind", "rank"]
+    assert list(HashedAttention.model_fields) == ["kind", "buckets", "rounds", "chunk"]
     assert list(RNNConfig.model_fields) == [
         "family",
         "cell",

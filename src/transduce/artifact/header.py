@@ -26,9 +26,12 @@ class Header(Settings):
     transduce: str = Field(description="Version of transduce that wrote the folder.")
     save: str = Field(description="Identifies one save: the same in config.json and in the weights.")
     model: ModelConfig = Field(description="The model's configuration.")
-    vocabulary: Vocabulary | None = Field(None, description="Sizes and special tokens of a text model.")
+    vocabulary: Vocabulary | None = Field(
+        default=None, description="Sizes and special tokens of a text model."
+    )
     longest: int | None = Field(
-        None, description="Length of the longest source the model was trained on, in tokens, if known."
+        default=None,
+        description="Length of the longest source the model was trained on, in tokens, if known.",
     )
 
 

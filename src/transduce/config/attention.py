@@ -10,38 +10,39 @@ from transduce.config.settings import Count, Id, Settings
 class FullAttention(Settings):
     """The paper's attention: every position attends to every other."""
 
-    kind: Literal["full"] = "full"
+    kind: Literal["full"] = Field(default="full", description="Name of the kind of attention.")
 
 
 class WindowAttention(Settings):
     """Attention to a window of neighbours and to the first, global positions."""
 
-    kind: Literal["window"] = "window"
-    radius: Count = Field(128, description="Positions on either side that a position attends to.")
+    kind: Literal["window"] = Field(default="window", description="Name of the kind of attention.")
+    radius: Count = Field(default=128, description="Positions on either side that a position attends to.")
     global_tokens: Id = Field(
-        0, description="First positions of a sequence that attend to all positions and that all attend to."
+        default=0,
+        description="First positions that attend to all positions and to which all attend.",
     )
 
 
 class LowRankAttention(Settings):
     """Attention to learned mixtures of the positions, in the encoder; the decoder uses full attention."""
 
-    kind: Literal["low_rank"] = "low_rank"
-    rank: Count = Field(128, description="Number of mixtures.")
+    kind: Literal["low_rank"] = Field(default="low_rank", description="Name of the kind of attention.")
+    rank: Count = Field(default=128, description="Number of mixtures.")
 
 
 class HashedAttention(Settings):
     """Attention to similar positions, found by locality-sensitive hashing."""
 
-    kind: Literal["hashed"] = "hashed"
-    buckets: Count = Field(16, description="Hash buckets: an even number, or 1.")
-    rounds: Count = Field(2, description="Hash rounds, each with other random directions.")
-    chunk: Count = Field(64, description="Positions of a bucket that attend to one another.")
+    kind: Literal["hashed"] = Field(default="hashed", description="Name of the kind of attention.")
+    buckets: Count = Field(default=16, description="Hash buckets: an even number, or 1.")
+    rounds: Count = Field(default=2, description="Hash rounds, each with other random directions.")
+    chunk: Count = Field(default=64, description="Positions of a bucket that attend to one another.")
 
     @model_validator(mode="after")
     def _check(self) -> "HashedAttention":
         if self.buckets > 1 and self.buckets % 2:
-            raise ValueError(f"buckets must be even, or 1, not {self.buckets}")
+            raise ValueError(f"buckets = {self.buckets} is odd; choose an even number, or 1")
         return self
 
 

@@ -1,8 +1,12 @@
-"""Configurations by name: the rows of Table 3, and sizes that are often wanted."""
+"""Configurations by name: the rows of the paper's Table 3, and other common sizes."""
 
-from transduce.config.families import BERTConfig, GPTConfig, RNNConfig, TransformerConfig, ViTConfig
+from transduce.config.bert import BERTConfig
+from transduce.config.explanation import suggest
+from transduce.config.families import TransformerConfig
+from transduce.config.gpt import GPTConfig
+from transduce.config.rnn import RNNConfig
 from transduce.config.run import RunConfig, TrainingConfig
-from transduce.config.validation import suggest
+from transduce.config.vit import ViTConfig
 from transduce.errors import ConfigError
 
 PRESETS: dict[str, RunConfig] = {
@@ -13,7 +17,7 @@ PRESETS: dict[str, RunConfig] = {
         model=TransformerConfig(encoder_layers=3, decoder_layers=3, d_model=256, d_ff=1024, heads=4)
     ),
     "base": RunConfig(),
-    # Table 3: each row changes this about base.
+    # Rows of Table 3: what differs from base
     "A1": RunConfig(model=TransformerConfig(heads=1)),
     "A2": RunConfig(model=TransformerConfig(heads=4)),
     "A3": RunConfig(model=TransformerConfig(heads=16)),
@@ -36,10 +40,10 @@ PRESETS: dict[str, RunConfig] = {
         model=TransformerConfig(d_model=1024, d_ff=4096, heads=16, dropout=0.3),
         training=TrainingConfig(steps=300_000),
     ),
-    # What the Transformer grew out of, about as large as small.
+    # Recurrent models, about as large as small
     "rnn": RunConfig(model=RNNConfig(d_model=256, d_hidden=256)),
     "rnn-plain": RunConfig(model=RNNConfig(d_model=256, d_hidden=256, attention="none")),
-    # What grew out of it: the decoder alone, and the encoder alone.
+    # Decoder-only and encoder-only models
     "gpt": RunConfig(model=GPTConfig()),
     "gpt-small": RunConfig(model=GPTConfig(layers=4, d_model=256, d_ff=1024, heads=4, max_length=256)),
     "bert": RunConfig(model=BERTConfig()),
@@ -51,7 +55,7 @@ PRESETS: dict[str, RunConfig] = {
 
 
 def preset(name: str) -> RunConfig:
-    """A configuration by name: ``small``, ``base``, or ``A1`` … ``E`` of Table 3, ``rnn``, among others."""
+    """Return a configuration by name, such as ``small``, ``base``, ``A1`` to ``E`` of Table 3, or ``rnn``."""
     if not isinstance(name, str) or name not in PRESETS:
         raise ConfigError(f"there is no preset {name!r}", suggest(name, PRESETS))
     return PRESETS[name]

@@ -1,44 +1,82 @@
 """A run: a model and how it is trained."""
 
-from typing import Annotated, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from transduce.config.families import ModelConfig, TransformerConfig
-from transduce.config.settings import Count, Id, Probability, Settings
+from transduce.config.settings import Count, Epsilon, Id, NonNegative, Positive, Probability, Settings
 
 
 class TrainingConfig(Settings):
-    """How a model is trained: by default, as the paper trained a row of Table 3."""
+    """How a model is trained: by default, as the models of the paper's Table 3."""
 
-    steps: Count = 100_000
-    warmup: Count = 4_000
-    label_smoothing: Probability = 0.1
-    schedule: Literal["inverse_sqrt", "cosine", "linear", "plateau"] = "inverse_sqrt"  # after warm-up
-    learning_rate: Annotated[float, Field(gt=0, lt=1)] | None = None  # at its peak; the paper's if not given
-    max_tokens: Count = 4096  # in a batch that is computed at once
-    batch_tokens: Count | None = None  # real target tokens in a step; a single batch if not given
-    batch_images: Count = 128  # in a step of a model that reads images
-    crop: Id = 0  # pixels added around an image, of which a part of its size is cut at random
-    flip: bool = False  # half of the images, left to right
-    clip: Annotated[float, Field(ge=0)] = 1.0  # the gradient's largest norm; 0 for none
-    r_drop: Annotated[float, Field(ge=0)] = 0.0  # weight of the divergence between two passes; 0 for one pass
-    bpe_dropout: Probability = 0.0  # of each merge, anew each time a pair is read
-    freeze: list[str] = Field(default_factory=list)  # parts that stay as they are, such as "encoder"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # of matrix products; auto: the faster
-    threads: Count | None = None  # of the CPU; tried together with the precision
-    parallel: Literal["ddp", "fsdp"] = "ddp"  # with several processes: whole models, or one model in shards
-    seed: Id = 1
-    minutes: Annotated[float, Field(gt=0)] | None = None  # the run ends then, if its steps have not
-    validate_every: Count = 500  # steps
-    patience: Id = 0  # validations without progress before stopping; 0 for never
-    keep: Count = 5  # checkpoints
-    average: Count = 5  # of them, in the final model
-    ema: Probability = 0.0  # decay of a moving average of the weights, used instead of that; 0 for none
+    steps: Count = Field(default=100_000, description="Number of training steps.")
+    warmup: Count = Field(default=4_000, description="Steps in which the learning rate rises to its peak.")
+    label_smoothing: Probability = Field(
+        default=0.1, description="Probability that label smoothing spreads over the vocabulary."
+    )
+    schedule: Literal["inverse_sqrt", "cosine", "linear", "plateau"] = Field(
+        default="inverse_sqrt", description="Learning rate after warm-up."
+    )
+    learning_rate: Epsilon | None = Field(
+        default=None,
+        description="Peak learning rate; if unset, the paper's, which depends on d_model and warmup.",
+    )
+    max_tokens: Count = Field(default=4096, description="Tokens per batch, padding included.")
+    batch_tokens: Count | None = Field(
+        default=None,
+        description="Target tokens per step, gathered from several batches; if unset, one batch per step.",
+    )
+    batch_images: Count = Field(default=128, description="Images per step of a Vision Transformer.")
+    crop: Id = Field(
+        default=0, description="Pixels of padding from which an image of the original size is cropped."
+    )
+    flip: bool = Field(default=False, description="Whether half of the images are mirrored, left to right.")
+    clip: NonNegative = Field(default=1.0, description="Largest norm of the gradient; 0 for no clipping.")
+    r_drop: NonNegative = Field(
+        default=0.0,
+        description="Weight of R-Drop, the divergence of two passes with dropout; 0 for a single pass.",
+    )
+    bpe_dropout: Probability = Field(
+        default=0.0, description="Probability with which each BPE merge is skipped in training."
+    )
+    freeze: list[str] = Field(
+        default_factory=list, description='Parts of the model that are not trained, such as "encoder".'
+    )
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto", description="Precision of matrix products; auto chooses the faster."
+    )
+    threads: Count | None = Field(
+        default=None, description="Number of CPU threads; if unset, chosen by short trials before the run."
+    )
+    parallel: Literal["ddp", "fsdp"] = Field(
+        default="ddp",
+        description="With several processes: a whole model in each (ddp), or one model in shards (fsdp).",
+    )
+    seed: Id = Field(default=1, description="Random seed of weights, data order and dropout.")
+    minutes: Positive | None = Field(
+        default=None, description="Time after which the run ends, whatever its steps."
+    )
+    validate_every: Count = Field(default=500, description="Steps between validations.")
+    patience: Id = Field(
+        default=0,
+        description="Validations without improvement after which the run ends; 0 for no early stopping.",
+    )
+    keep: Count = Field(default=5, description="Number of checkpoints to keep.")
+    average: Count = Field(
+        default=5, description="Number of checkpoints that are averaged for the final model."
+    )
+    ema: Probability = Field(
+        default=0.0,
+        description="Decay of a moving average of the weights, replacing averaged checkpoints; 0 for none.",
+    )
 
 
 class RunConfig(Settings):
-    """A model and how it is trained: what a run file holds."""
+    """A model and how it is trained: the content of a run file."""
 
-    model: ModelConfig = TransformerConfig()
-    training: TrainingConfig = TrainingConfig()
+    other_keys: ClassVar[tuple[str, ...]] = ("preset",)
+
+    model: ModelConfig = Field(default=TransformerConfig(), description="The model.")
+    training: TrainingConfig = Field(default=TrainingConfig(), description="The training.")

@@ -1,4 +1,4 @@
-"""Run files, in TOML."""
+"""Run files in TOML."""
 
 import sys
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ else:
 
 
 def read_toml(path: str | Path) -> RunConfig:
-    """A run file. Its ``preset`` (``base`` if none) is where it starts; its tables change that."""
+    """Read a run file: the changes that its tables make to its ``preset``, or to ``base``."""
     path = Path(path)
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 at byte {error.start}", "save it as UTF-8") from error
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", "correct it there") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}", "fix the syntax") from error
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}", "check the path") from error
     return resolve(data, where=str(path))
@@ -40,18 +40,18 @@ def write_toml(config: RunConfig, path: str | Path) -> None:
     try:
         write_atomically(path, text.encode())
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}", "choose another place") from error
+        raise ConfigError(f"cannot write {path}: {error.strerror}", "choose another path") from error
 
 
 def resolve(data: Mapping[str, Any], *, where: str) -> RunConfig:
-    """Put the tables of ``data`` over its preset. ``where`` names the place in errors."""
+    """Apply the tables of ``data`` to its preset. Errors begin with ``where``."""
     tables = dict(data)
     try:
         named = "preset" in tables
         begin = preset(tables.pop("preset", "base"))
         if named:
             _check_family(begin.model.family, tables.get("model"))
-        # Only what was chosen counts as set: the rest may yet be chosen to suit the text.
+        # Other settings count as unset, so that defaults chosen from the data may replace them.
         start = {
             **begin.model_dump(exclude_unset=True),
             **({"model": begin.model.model_dump()} if named else {}),
@@ -67,10 +67,10 @@ def resolve(data: Mapping[str, Any], *, where: str) -> RunConfig:
 
 
 def _check_family(family: str, table: object) -> None:
-    """The sizes of a preset are those of its family."""
+    """Refuse another family than the preset's: its sizes would not fit."""
     wanted = table.get("family", family) if isinstance(table, dict) else family
     if wanted != family:
         raise ConfigError(
-            f"the preset is a {family}, but model.family = {wanted!r}",
-            "choose a preset of that family, or leave the preset out",
+            f"the preset is of family {family!r}, but model.family = {wanted!r}",
+            "choose a preset of that family, or no preset",
         )

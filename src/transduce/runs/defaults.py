@@ -21,7 +21,7 @@ from transduce.config import (
     read_toml,
     validate,
 )
-from transduce.config.validation import suggest
+from transduce.config.explanation import suggest
 from transduce.data.prepared import Pairs
 from transduce.errors import ConfigError
 from transduce.training.objectives.objective import Objective

@@ -1,0 +1,64 @@
+"""The encoder-only family."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from transduce.config.gpt import check_heads
+from transduce.config.settings import Count, Epsilon, Probability, Settings
+
+
+class BERTConfig(Settings):
+    """The masked language model: by default, BERT base (Devlin et al., 2019)."""
+
+    family: Literal["bert"] = Field(default="bert", description="Name of the family.")
+    layers: Count = Field(default=12, description="Number of layers.")
+    d_model: Count = Field(default=768, description="Width of the model.")
+    d_ff: Count = Field(default=3072, description="Width of the feed-forward networks.")
+    heads: Count = Field(default=12, description="Number of attention heads.")
+    dropout: Probability = Field(
+        default=0.1, description="Dropout on the output of every sub-layer and on the embeddings."
+    )
+    attention_dropout: Probability = Field(default=0.1, description="Dropout on attention weights.")
+    activation_dropout: Probability = Field(
+        default=0.0, description="Dropout inside the feed-forward networks."
+    )
+    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = Field(
+        default="gelu", description="Activation of the feed-forward networks."
+    )
+    norm: Literal["post", "pre"] = Field(
+        default="post", description="Layer norm after or before each sub-layer."
+    )
+    norm_epsilon: Epsilon = Field(default=1e-12, description="Epsilon of the layer norms.")
+    max_length: Count = Field(default=512, description="Longest text in tokens, [CLS] and [SEP] included.")
+    segments: Count = Field(default=2, description="Number of segments, such as a question and its answer.")
+    masked_head: bool = Field(
+        default=True, description="Whether the model has a head that predicts masked tokens."
+    )
+    pooler: bool = Field(default=False, description="Whether the model computes one vector for a whole text.")
+    classes: list[str] = Field(
+        default_factory=list, description="Names of the classes of a text classifier, which needs the pooler."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "BERTConfig":
+        check_heads(self.d_model, self.heads)
+        if self.classes and not self.pooler:
+            raise ValueError("classes need the pooler; set pooler = true")
+        if len(set(self.classes)) != len(self.classes):
+            raise ValueError("two classes have the same name; rename one")
+        return self
+
+    @property
+    def length_limit(self) -> int | None:
+        """The longest text the model can read, in tokens."""
+        return self.max_length
+
+    @property
+    def summary(self) -> str:
+        """The model's sizes, in one line."""
+        classes = f", {len(self.classes)} classes" if self.classes else ""
+        return (
+            f"{self.layers} layers, d_model {self.d_model}, d_ff {self.d_ff}, {self.heads} heads, "
+            f"texts of up to {self.max_length} tokens{classes}"
+        )
