@@ -1,4 +1,5 @@
 import json
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,15 @@ def test_a_path_may_be_a_string(models, test_set):
     result = evaluate(str(models[0]), **paths, metrics=["exact"], resamples=50)
     assert result.system == str(models[0])
     assert Path(result.system) == models[0]
+
+
+@pytest.mark.parametrize(("form", "equal"), [("nfc", True), ("nfd", True), ("nfkc", True), ("none", False)])
+def test_references_are_compared_in_the_normalization_of_the_model(form, equal, monkeypatch):
+    """A model that writes jamo is not wrong because the references have syllables."""
+    tokenizer = train_tokenizer(["한국"], ["한국"], kind="char", normalize=form)
+    model = build(small_config(), tokenizer.vocabulary).eval()
+    (ids,) = tokenizer.target.encode([unicodedata.normalize("NFD", "한국")])
+    monkeypatch.setattr(systems.ModelSystem, "translations", lambda self: [tokenizer.decode(ids)])
+    options = {"metrics": ["exact", "chrf"], "resamples": 10}
+    result = evaluate(Translator(model, tokenizer), source=["x"], reference=["한국"], **options)
+    assert [each.score for each in result.measurements] == ([100, 100] if equal else [0, 0])

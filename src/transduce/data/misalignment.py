@@ -134,7 +134,7 @@ def _resemblance(source: Array, target: Array) -> Array:
     typical = np.sort(correlation)[3:-3].std()
     # Identical sides leave no noise to compare with; a fifth of what random phases would give is then used.
     chance = 0.2 * np.sqrt(max(1, source.shape[1]) / len(source))
-    return correlation / max(typical, chance)
+    return np.asarray(correlation / max(typical, chance), np.float64)
 
 
 def _shape(texts: Sequence[str]) -> Array:
@@ -190,4 +190,4 @@ def _presence(texts: Sequence[str]) -> Array:
     present = np.zeros((len(texts), len(columns)))
     for row, features in zip(present, sets, strict=True):
         row[[columns[feature] for feature in features if feature in columns]] = 1
-    return (present - present.mean(axis=0)) / present.std(axis=0)
+    return np.asarray((present - present.mean(axis=0)) / present.std(axis=0))

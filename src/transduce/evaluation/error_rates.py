@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from transduce.data.normalization import normalize_text
+from transduce.data.normalization import DEFAULT, Normalization, normalize_text
 from transduce.evaluation.bootstrap import LineCounts
 from transduce.evaluation.edit_distance import edit_distance
 
@@ -40,15 +40,20 @@ ERROR_RATES: dict[str, Callable[[str, Sequence[str]], tuple[int, int]]] = {
 
 
 def count_lines(
-    metric: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False
+    metric: str,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    lowercase: bool = False,
+    normalize: Normalization = DEFAULT,
 ) -> LineCounts:
     """Return what the metric counts in each line, and out of how many: (lines, 2).
 
-    Texts are compared after Unicode NFC normalization and without white space at their ends.
+    Texts are compared after this Unicode normalization and without white space at their ends.
     """
 
     def normalized(text: str) -> str:
-        return normalize_text(text.lower() if lowercase else text)
+        return normalize_text(text.lower() if lowercase else text, normalize)
 
     counts = [
         ERROR_RATES[metric](normalized(hypothesis), [normalized(reference) for reference in accepted])

@@ -1,11 +1,13 @@
 """Translate a test set with one or two systems, and measure the translations."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from transduce.data.normalization import DEFAULT, normalize_text
 from transduce.data.text_files import is_same_file
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation.evaluation import Evaluation
@@ -93,6 +95,12 @@ def evaluate(
     first_lines = first.translations()
     output_error = _save(first_lines, Path(output)) if output is not None else None
     second_lines = second.translations() if second else None
+    form = first.normalization or (second.normalization if second else None) or DEFAULT
+    if form in ("nfd", "nfkc"):  # the model cannot write the references' characters
+        references = references.normalized(form)
+        first_lines = [normalize_text(line, form) for line in first_lines]
+        second_lines = second_lines and [normalize_text(line, form) for line in second_lines]
+    options = replace(options, normalize=form)
     text = (accepted[0] for accepted in references.lines)
     warning = tokenization_warning(text, tokenize) if "bleu" in names else None
     with console.status("measuring ..."):

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from transduce.data.normalization import DEFAULT, Normalization
+
 References = Sequence[Sequence[str]]  # for each line, every accepted reference
 COMET_MODEL = "Unbabel/wmt22-comet-da"
 
@@ -17,6 +19,7 @@ class MetricOptions:
     resamples: int = 1000  # of the bootstrap
     comet_model: str = COMET_MODEL  # a name on the Hugging Face Hub, or a checkpoint file
     device: str = "auto"  # for COMET
+    normalize: Normalization = DEFAULT  # for exact match and error rates
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,9 @@ def _line_counts(
 ) -> LineCounts:
     if metric == "comet":
         return comet_counts(sources or [], hypotheses, references, options)
-    return count_lines(metric, hypotheses, references, lowercase=options.lowercase)
+    return count_lines(
+        metric, hypotheses, references, lowercase=options.lowercase, normalize=options.normalize
+    )
 
 
 def _measurement(

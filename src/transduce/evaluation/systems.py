@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
 
+from transduce.data.normalization import Normalization
 from transduce.errors import ConfigError
 from transduce.evaluation.lines import Lines, ReferenceLines, Text, read_text, require_same_length
 from transduce.terminal import with_bar
@@ -24,6 +25,7 @@ class Hypotheses:
     name: str
     lines: list[str]
     search: None = None
+    normalization: None = None
 
     def translations(self) -> list[str]:
         """Return the translations in the order of the lines."""
@@ -48,6 +50,11 @@ class ModelSystem:
         settings, model = self.translator.settings, self.translator.model
         search: dict[str, object] = {"beam": settings.beam, "length_penalty": settings.length_penalty}
         return search | ({"precision": precision_of(model)} if isinstance(model, Model) else {})
+
+    @property
+    def normalization(self) -> Normalization | None:
+        """The Unicode normalization of the target tokenizer; ``None`` if it has rules of its own."""
+        return self.translator.tokenizer.target.normalization
 
     def translations(self) -> list[str]:
         """Translate the source lines.

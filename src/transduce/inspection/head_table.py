@@ -81,7 +81,7 @@ def _pairs(tokenizer: TokenizerPair, files: AlignedFiles) -> Iterator[tuple[list
             tokenizer.encode_source(clean.sources), tokenizer.encode_target(clean.targets), strict=True
         )
         by_line = dict(zip(clean.lines, found, strict=True))
-        yield from (by_line.get(chunk.first_line + number) for number in range(len(chunk.sources)))
+        yield from (by_line.get(line) for line in chunk.lines)
 
 
 def print_heads(report: HeadReport, console: Console) -> None:
