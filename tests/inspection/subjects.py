@@ -1,4 +1,4 @@
-"""Sentences and models to look into."""
+"""Sentences and models for the tests of inspections."""
 
 import torch
 
@@ -14,7 +14,7 @@ KOREAN, ARABIC = "젊은 남자가 자전거를 타고 있다.", "رجل يرك�
 
 
 def model_for(source, target, *, kind="bpe", config=None, **changes):
-    """A model that knows nothing, but whose heads are not all alike, and its tokenizer."""
+    """Return an untrained model whose heads differ, and its tokenizer."""
     tokenizer = train_tokenizer([source] * 3, [target] * 3, kind=kind, size=400)
     model = build(config or small_config(**changes), tokenizer.vocabulary, seed=1).eval()
     with torch.no_grad():
@@ -25,7 +25,7 @@ def model_for(source, target, *, kind="bpe", config=None, **changes):
 
 
 def rnn_inspection(attention, **changes):
-    """See `inspection_of`; of a recurrent network with such attention."""
+    """Return the inspection of a recurrent network with this kind of attention."""
     return inspection_of(config=small_rnn_config(attention=attention), **changes)
 
 

@@ -1,4 +1,4 @@
-"""``transduce inspect``, as it is typed."""
+"""``transduce inspect`` on the command line."""
 
 import json
 
@@ -32,7 +32,7 @@ def test_a_page(folder, capsys):
     assert ENGLISH in (folder / "inspection.html").read_text(encoding="utf-8")
 
 
-def test_a_page_and_a_picture_of_a_given_target(folder, capsys):
+def test_a_page_and_an_image_of_a_given_target(folder, capsys):
     run("model", ENGLISH, "--target", GERMAN, "--out", "page.html", "--png", "map.png", "--layer", "1")
     assert capsys.readouterr().out == "page.html\nmap.png\n"
     assert '"targetWasGiven":true' in (folder / "page.html").read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ def test_heads(folder, capsys):
     assert "1 sentences" in capsys.readouterr().out
     heads = json.loads((folder / "heads.json").read_text())["heads"]
     assert len(heads) == 24
-    assert {head["loss_error"] for head in heads} == {None}  # one sentence tells nothing of chance
+    assert {head["loss_error"] for head in heads} == {None}  # one sentence has no standard error
 
 
 @pytest.mark.parametrize("attention", ["additive", "multiplicative", "none"])
@@ -56,7 +56,7 @@ def test_a_recurrent_network(folder, attention):
     run("rnn", ENGLISH, "--out", "page.html")
     assert ENGLISH in (folder / "page.html").read_text(encoding="utf-8")
     if attention == "none":
-        with pytest.raises(ConfigError, match=r"^the model has no attention to draw; leave the picture out$"):
+        with pytest.raises(ConfigError, match="--png"):
             run("rnn", ENGLISH, "--png", "map.png")
     else:
         run("rnn", ENGLISH, "--png", "map.png")
@@ -64,60 +64,40 @@ def test_a_recurrent_network(folder, attention):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "facts"),
     [
-        ([], "nothing to inspect was given; give a sentence, or --corpus SOURCE TARGET"),
-        (["hello", "--corpus", "en", "de"], "both a sentence and --corpus were given; give one of them"),
-        (
-            ["--corpus", "en", "de", "--png", "x"],
-            "--png goes with a sentence, not with --corpus; leave it out",
-        ),
-        (
-            ["--corpus", "en", "de", "--beam", "4"],
-            "--beam goes with a sentence, not with --corpus; leave it out",
-        ),
-        (["hello", "--json", "x"], "--json goes with --corpus, not with a sentence; leave it out"),
-        (["hello", "--layer", "1"], "--layer is for the picture; add --png FILE"),
-        (["the fox", "--out", "none/x.html"], "there is no folder none; make it, or choose another place"),
-        (["the fox", "--png", "model"], "model is a folder; name a file in it"),
-        (
-            ["--corpus", "en", "de", "--json", "none/x.json"],
-            "there is no folder none; make it, or choose another place",
-        ),
-        (["the fox", "--out", "en"], "en is there already, and is no page; choose another file"),
-        (
-            ["the fox", "--out", "x.html", "--png", "x.html"],
-            "both the page and the picture would be x.html; choose another --png",
-        ),
-        (["the fox", "--png", "de"], "de is there already, and is no picture; choose another file"),
-        (
-            ["--corpus", "en", "de", "--json", "de"],
-            "de is both what is read and what is written; choose another file",
-        ),
-        (
-            ["--corpus", "en", "de", "--json", "model/config.json"],
-            "model/config.json is both what is read and what is written; choose another file",
-        ),
-        (
-            ["--corpus", "en", "de", "--json", "notes"],
-            "notes is there already, and is no JSON; choose another file",
-        ),
-        (["the fox", "--png", "x.png", "--layer", "9"], "there is no layer 9; choose one of 1 to 2"),
+        ([], ["--corpus SOURCE TARGET"]),
+        (["hello", "--corpus", "en", "de"], ["a sentence and --corpus"]),
+        (["--corpus", "en", "de", "--png", "x"], ["--png", "--corpus"]),
+        (["--corpus", "en", "de", "--beam", "4"], ["--beam", "--corpus"]),
+        (["hello", "--json", "x"], ["--json", "--corpus"]),
+        (["hello", "--layer", "1"], ["--layer", "--png FILE"]),
+        (["the fox", "--out", "none/x.html"], ["the folder none does not exist"]),
+        (["the fox", "--png", "model"], ["model is a folder"]),
+        (["--corpus", "en", "de", "--json", "none/x.json"], ["the folder none does not exist"]),
+        (["the fox", "--out", "en"], ["en exists", "HTML"]),
+        (["the fox", "--out", "x.html", "--png", "x.html"], ["--out and --png are both x.html"]),
+        (["the fox", "--png", "de"], ["de exists", "PNG"]),
+        (["--corpus", "en", "de", "--json", "de"], ["de is an input"]),
+        (["--corpus", "en", "de", "--json", "model/config.json"], ["model/config.json is an input"]),
+        (["--corpus", "en", "de", "--json", "notes"], ["notes exists", "JSON"]),
+        (["the fox", "--png", "x.png", "--layer", "9"], ["--layer 9", "1 to 2"]),
     ],
 )
-def test_combinations_that_make_no_sense(folder, arguments, said):
+def test_invalid_combinations(folder, arguments, facts):
     with pytest.raises(ConfigError) as caught:
         run("model", *arguments)
-    assert str(caught.value) == said
+    for fact in facts:
+        assert fact in str(caught.value)
     assert not list(folder.glob("*.html"))
 
 
-def test_a_page_is_written_over(folder):
+def test_a_page_is_overwritten(folder):
     run("model", ENGLISH, "--beam", "2")
     run("model", "the fox", "--beam", "2")
     assert ENGLISH not in (folder / "inspection.html").read_text(encoding="utf-8")
 
 
 def test_no_model(folder):
-    with pytest.raises(TransduceError, match="elsewhere is not a folder"):
+    with pytest.raises(TransduceError, match="elsewhere"):
         run("elsewhere", ENGLISH)

@@ -12,8 +12,14 @@ from builders import random_tokens, small_model
 from transduce.data.batching import Batch, pad
 from transduce.data.corpus import AlignedFiles
 from transduce.errors import DataError
-from transduce.inspection.head_table import heads_of, print_heads, read_batches, write_json
-from transduce.inspection.heads import attention_at, examine_heads, habit_sums, places, without_head
+from transduce.inspection.head_table import examine_files, print_heads, read_batches, write_json
+from transduce.inspection.heads import (
+    attention_at,
+    examine_heads,
+    head_positions,
+    statistic_sums,
+    without_head,
+)
 
 
 def batch_of(model, lengths=((5, 7), (3, 2), (6, 4)), seed=0) -> Batch:
@@ -26,7 +32,7 @@ def batch_of(model, lengths=((5, 7), (3, 2), (6, 4)), seed=0) -> Batch:
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "encoder_decoder"])
-def test_a_silent_head_is_one_whose_rows_of_w_o_are_zero(kind):
+def test_a_removed_head_equals_zero_columns_of_its_output_projection(kind):
     model, other = small_model(), small_model()
     batch = batch_of(model)
     attention = attention_at(other, kind, 1)
@@ -34,13 +40,13 @@ def test_a_silent_head_is_one_whose_rows_of_w_o_are_zero(kind):
         attention.output.weight[:, 2 * attention.d_v : 3 * attention.d_v] = 0
         before = model(batch.source, batch.target)
         with without_head(attention_at(model, kind, 1), 2):
-            silenced = model(batch.source, batch.target)
-        assert torch.allclose(silenced, other(batch.source, batch.target), atol=1e-6)
-        assert not torch.allclose(silenced, before, atol=1e-3)
-        assert torch.equal(model(batch.source, batch.target), before)  # and it speaks again
+            removed = model(batch.source, batch.target)
+        assert torch.allclose(removed, other(batch.source, batch.target), atol=1e-6)
+        assert not torch.allclose(removed, before, atol=1e-3)
+        assert torch.equal(model(batch.source, batch.target), before)
 
 
-def test_a_head_speaks_again_after_an_error():
+def test_a_removed_head_is_restored_after_an_error():
     model = small_model()
     attention = attention_at(model, "encoder", 0)
     with pytest.raises(RuntimeError), without_head(attention, 0):
@@ -48,15 +54,15 @@ def test_a_head_speaks_again_after_an_error():
     assert not attention.output._forward_pre_hooks
 
 
-def test_habits_of_heads_that_are_known():
+def test_statistics_of_simple_heads():
     n = 4
-    itself, previous = torch.eye(n), torch.eye(n).roll(-1, dims=1)  # position 0 looks at the last
+    itself, previous = torch.eye(n), torch.eye(n).roll(-1, dims=1)  # position 0 attends to the last
     even, last = torch.full((n, n), 1 / n), torch.zeros(n, n)
     last[:, -1] = 1
     weights = torch.stack([itself, previous, even, last])[None]
     real = torch.ones(1, n, dtype=torch.bool)
     ends = torch.tensor([[False, False, False, True]])
-    found = habit_sums(weights, real, ends) / n
+    found = statistic_sums(weights, real, ends) / n
     rows, entropy, distance, diagonal, before, after, first, end = found.T.tolist()
     assert rows == [1, 1, 1, 1]
     assert entropy == pytest.approx([0, 0, math.log(n), 0])
@@ -75,16 +81,16 @@ def test_padding_changes_nothing():
     apart = examine_heads(model, [batch_of(model, [one]) for one in lengths])
     assert (together.sentences, together.tokens) == (3, 16) == (apart.sentences, apart.tokens)
     assert together.loss == pytest.approx(apart.loss, abs=1e-5)
-    for one, other in zip(together.heads, apart.heads, strict=True):
-        for name, value in vars(one).items():
-            assert value == pytest.approx(getattr(other, name), abs=1e-5), name
+    for first, second in zip(together.heads, apart.heads, strict=True):
+        for name, value in vars(first).items():
+            assert value == pytest.approx(getattr(second, name), abs=1e-5), name
 
 
 def test_losses_are_those_of_the_plain_forward_pass():
     model = small_model(dropout=0.3)
     batch = batch_of(model)
     report = examine_heads(model.train(), [batch])
-    assert model.training  # as it was found
+    assert model.training
     model.eval()
 
     def loss():
@@ -93,32 +99,33 @@ def test_losses_are_those_of_the_plain_forward_pass():
         return float(F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=0))
 
     assert report.loss == pytest.approx(loss(), abs=1e-5)
-    assert len(report.heads) == len(places(model)) == 3 * 2 * 4
-    for place, head in zip(places(model), report.heads, strict=True):
-        with without_head(attention_at(model, place.attention, place.layer), place.head):
+    assert len(report.heads) == len(head_positions(model)) == 3 * 2 * 4
+    for position, head in zip(head_positions(model), report.heads, strict=True):
+        with without_head(attention_at(model, position.attention, position.layer), position.head):
             assert head.loss_change == pytest.approx(loss() - report.loss, abs=1e-5)
         assert head.loss_error > 0
 
 
-def test_what_does_not_apply_is_left_out():
+def test_undefined_statistics_are_none():
     for head in examine_heads(small_model(), [batch_of(small_model())]).heads:
         assert (head.distance is None) == (head.attention == "encoder_decoder")
         assert (head.next is None) == (head.attention != "encoder")
         assert (head.end is None) == (head.attention == "decoder")
 
 
-def test_a_corpus_is_read_and_told_about(tmp_path):
+def test_heads_over_a_corpus(tmp_path):
     model, tokenizer = model_for(ENGLISH, GERMAN)
     (tmp_path / "en").write_text(f"{ENGLISH}\n\nthe fox\nbrown\n", encoding="utf-8")
     (tmp_path / "de").write_text(f"{GERMAN}\nleer\nder Fuchs\nbraune\n", encoding="utf-8")
     messages = Console(width=120, file=io.StringIO())
-    report = heads_of(model, tokenizer, tmp_path / "en", tmp_path / "de", 2, messages)
+    report = examine_files(model, tokenizer, tmp_path / "en", tmp_path / "de", 2, messages)
     assert report.sentences == 2
-    assert "too long for the model: 1\n" in messages.file.getvalue()
-    console = Console(width=120, file=io.StringIO())
+    assert "skipped 1 pairs" in messages.file.getvalue()
+    console = Console(width=80, file=io.StringIO())
     print_heads(report, console)
     lines = console.file.getvalue().splitlines()
-    changes = [float(line.split()[3]) for line in lines if line.split()[:1] == ["encoder-decoder"]]
+    assert "…" not in console.file.getvalue()
+    changes = [float(line.split()[3]) for line in lines if line.split()[:1] == ["enc-dec"]]
     assert len(changes) == 8
     assert changes == sorted(changes)
     write_json(report, tmp_path / "heads.json")
@@ -131,5 +138,5 @@ def test_a_corpus_without_a_usable_pair(tmp_path):
     model, tokenizer = model_for(ENGLISH, GERMAN)
     for name in ("en", "de"):
         (tmp_path / name).write_text("\n", encoding="utf-8")
-    with pytest.raises(DataError, match="hold no pair that the model can read; check the files"):
+    with pytest.raises(DataError, match=r"en and .*de have no usable pair"):
         read_batches(model, tokenizer, AlignedFiles(tmp_path / "en", tmp_path / "de"), 5)

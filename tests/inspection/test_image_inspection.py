@@ -1,4 +1,4 @@
-"""Attention over an image: what is written, and where."""
+"""The output files of ``transduce vision inspect``."""
 
 import warnings
 
@@ -37,43 +37,50 @@ def inspect(folder, png=None, out=None):
     return [path.name for path in inspect_file(folder / "model", folder / "cat.png", *paths)]
 
 
-def test_pages_and_pictures_are_written_over(folder):
+def test_pages_and_images_are_overwritten(folder):
     for _ in range(2):
         assert inspect(folder, "a.png", "a.html") == ["a.html", "a.png"]
         assert inspect(folder) == ["attention.png"]
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "facts"),
     [
-        ({"png": "cat.png"}, r"cat.png is both what is read and what is written; choose another file$"),
-        ({"png": "link.png"}, r"link.png is both what is read and what is written"),
-        ({"out": "cat.png"}, r"cat.png is both what is read and what is written"),
-        ({"png": "x", "out": "x"}, r"both the page and the picture would be .*x; choose another --png$"),
-        ({"png": "notes.txt"}, r"notes.txt is there already, and is no picture; choose another file$"),
-        ({"out": "notes.txt"}, r"notes.txt is there already, and is no page; choose another file$"),
+        ({"png": "cat.png"}, "cat.png is an input"),
+        ({"png": "link.png"}, "link.png is an input"),
+        ({"out": "cat.png"}, "cat.png is an input"),
+        ({"png": "x", "out": "x"}, "--out and --png are both .*x"),
+        ({"png": "notes.txt"}, "notes.txt exists and is not a PNG"),
+        ({"out": "notes.txt"}, "notes.txt exists and is not a HTML"),
     ],
 )
-def test_nothing_else_is(folder, files, said):
+def test_other_files_are_not_overwritten(folder, files, facts):
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=facts):
         inspect(folder, **files)
     assert before == {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def guessing(name):
+def predicting(name):
     maps = torch.rand(1, 2, 2, 2)
     return ImageAttention(torch.zeros(8, 8, 1, dtype=torch.uint8), maps, maps[0, 0], name, 0.5)
 
 
+def test_repr_is_short_and_has_no_tensors():
+    text = repr(predicting("cat"))
+    assert "'cat'" in text
+    assert "1×2×2×2" in text
+    assert "tensor" not in text
+
+
 @pytest.mark.parametrize("name", ["고양이", "a\U000f1234"])
-def test_the_picture_names_classes_in_every_script(name, monkeypatch):
-    fonts, said = [], []
-    fonts_for(name, fonts.append)
+def test_class_names_in_every_script_are_drawn(name, monkeypatch):
+    expected, warned = [], []
+    fonts_for(name, expected.append)
     used = []
     monkeypatch.setattr(images, "_png", lambda _: used.extend(mpl.rcParams["font.family"]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        draw(guessing(name), said.append)
-    assert said == fonts  # what no font has, and nothing in Python's words
+        draw(predicting(name), warned.append)
+    assert warned == expected  # characters without a font, and no warning of matplotlib's
     assert used == fonts_for(name, lambda _: None)

@@ -13,7 +13,7 @@ def interactive(
     precision: o.Precision = "auto",
     device: o.Device = "auto",
 ) -> None:
-    """Type a line, see its translation, alternatives, and what attends to what.
+    """Translate lines as you type them, with alternatives and the attention between tokens.
 
     Example: transduce interactive runs/en-de/final
     """
@@ -23,13 +23,12 @@ def interactive(
 
     from transduce.cli.errors import warn
     from transduce.decoding.translator import Translator
-    from transduce.inspection.interactive import converse
+    from transduce.inspection.interactive import translate_interactively
 
     with contextlib.suppress(ImportError):
-        import readline  # noqa: F401 (it lets the line be edited)
-    if sys.stdin:  # what is not UTF-8 costs its own line alone
+        import readline  # noqa: F401 (line editing and history)
+    if sys.stdin:  # a line that is not UTF-8 must not end the command
         sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
-    console = Console()
     translator = Translator.load(
         *model,
         beam=beam,
@@ -39,4 +38,4 @@ def interactive(
         device=device,
         on_warning=warn,
     )
-    converse(translator, lambda: input("> "), console)
+    translate_interactively(translator, Console())

@@ -10,17 +10,25 @@ from transduce.cli import options as o
 
 def inspect(
     model: o.Model,
-    image: Annotated[Path, typer.Argument(metavar="IMAGE", help="An image file.")],
+    image: Annotated[Path, typer.Argument(metavar="IMAGE", help="Image file.")],
     png: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The picture; attention.png if nothing is named.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="PNG image to write; default attention.png.", rich_help_panel=o.OUTPUT
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as one HTML page.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="HTML page to write.", rich_help_panel=o.OUTPUT)
+    ] = None,
+    device: o.Device = "auto",
 ) -> None:
-    """See where a model looks: the attention of every layer and head over an image, and its rollout.
+    """Show the attention of every layer and head over an image, and the attention rollout.
+
+    The model computes in float32, so that all weights are exact.
 
     Example: transduce vision inspect runs/photos/final cat.jpg --png attention.png
     """
     from transduce.inspection.image_command import inspect_file
 
-    for path in inspect_file(model, image, png, out):
+    for path in inspect_file(model, image, png, out, device=device):
         typer.echo(path)

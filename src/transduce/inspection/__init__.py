@@ -1,1 +1,1 @@
-"""Seeing inside a model: what its heads attend to, what its search looked at."""
+"""Attention and beam search of a sentence, attention heads over a corpus, attention over an image."""

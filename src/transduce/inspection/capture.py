@@ -1,4 +1,4 @@
-"""One sentence through a model: every attention weight, and every branch of the search."""
+"""Record what a model does with one sentence: every attention weight, and every branch of the search."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,99 +19,105 @@ from transduce.inspection.inspection import Inspection
 from transduce.models.rnn import RNN
 from transduce.models.transformer import Transformer
 
-MOST = 512  # tokens on a side: a page grows with their square, and nobody looks at more
+MAX_TOKENS = 512  # on a side: the page grows with their square
 
 
 @torch.no_grad()
 def inspect(translator: Translator, source: str, target: str | None = None) -> Inspection:
-    """Translate a sentence and keep what happened; the weights are those of a given ``target``, if any."""
+    """Translate a sentence, and record the attention weights and the search.
+
+    If a ``target`` is given, weights and probabilities are those of that target instead of the translation.
+    """
     model, tokenizer = translator.model, translator.tokenizer
     if not isinstance(model, Transformer | RNN):
-        raise TransduceError(f"a {type(model).__name__} cannot be looked into", "inspect one of its models")
-    ids = _ids(tokenizer.encode_source, source, "the sentence", model.max_length)
-    given = None if target is None else _ids(tokenizer.encode_target, target, "the target", model.max_length)
-    rows = torch.tensor([ids], device=model.device)
+        raise TransduceError(f"a {type(model).__name__} cannot be inspected", "inspect a single model")
+    eos, limit = model.vocabulary.eos, model.max_length
+    source_ids = _encode(tokenizer.encode_source, source, "the sentence", limit)
+    given = None if target is None else _encode(tokenizer.encode_target, target, "the target", limit)
+    source_row = torch.tensor([source_ids], device=model.device)
     trace: Trace = []
     with evaluating(model):
-        found = translator.search(source, trace)
-        if not found:
+        hypotheses = translator.search(source, trace)
+        if not hypotheses:
             raise DataError(
-                "the search found nothing", "ask less of it: a prefix or a rule forbids all there is"
+                "the search found no translation", "relax the prefix, the constraints or the length limits"
             )
-        said = _said(found[0], model.vocabulary.eos) if given is None else given
-        read = [model.vocabulary.bos, *said[:-1]]
-        target_rows = torch.tensor([read], device=model.device)
-        weights = model.attention(rows, target_rows)
-        steps = model(rows, target_rows)[0].float().log_softmax(dim=-1)
-    trace = [possible(step) for step in trace]
-    tried = sorted({branch.token for step in trace for branch in step})
+        target_ids = _with_eos(hypotheses[0], eos) if given is None else given
+        decoder_input = [model.vocabulary.bos, *target_ids[:-1]]
+        target_row = torch.tensor([decoder_input], device=model.device)
+        weights = model.attention(source_row, target_row)
+        log_probabilities = model(source_row, target_row)[0].float().log_softmax(dim=-1)
+    trace = [possible_branches(step) for step in trace]
+    branch_tokens = sorted({branch.token for step in trace for branch in step})
     side = tokenizer.target
     return Inspection(
         source=source,
-        target=tokenizer.decode(found[0].tokens) if target is None else target,
+        target=tokenizer.decode(hypotheses[0].tokens) if target is None else target,
         target_was_given=target is not None,
-        source_tokens=readable(tokenizer.source, ids),
-        read_tokens=readable(side, read),
-        said_tokens=readable(side, said),
-        log_probabilities=steps[range(len(said)), said].tolist(),
-        encoder=_together(weights.encoder, len(ids), len(ids)),
-        decoder=_together(weights.decoder, len(read), len(read)),
-        encoder_decoder=_together(weights.encoder_decoder, len(read), len(ids)),
-        candidates=[_candidate(one, tokenizer) for one in found],
+        source_tokens=readable(tokenizer.source, source_ids),
+        input_tokens=readable(side, decoder_input),
+        target_tokens=readable(side, target_ids),
+        log_probabilities=log_probabilities[range(len(target_ids)), target_ids].tolist(),
+        encoder=_stack(weights.encoder, len(source_ids), len(source_ids)),
+        decoder=_stack(weights.decoder, len(target_ids), len(target_ids)),
+        encoder_decoder=_stack(weights.encoder_decoder, len(target_ids), len(source_ids)),
+        candidates=[_candidate(hypothesis, tokenizer) for hypothesis in hypotheses],
         trace=trace,
-        winner=winning_branches(trace, _said(found[0], model.vocabulary.eos)),
-        token_names=dict(zip(tried, readable(side, tried), strict=True)),
+        best_path=best_path(trace, _with_eos(hypotheses[0], eos)),
+        token_names=dict(zip(branch_tokens, readable(side, branch_tokens), strict=True)),
         has_words=has_words(side),
     )
 
 
-def possible(step: list[Branch]) -> list[Branch]:
-    """Without those that a rule forbids: the last of their step, as is all that comes of them."""
+def possible_branches(step: list[Branch]) -> list[Branch]:
+    """Return the branches without those that a rule forbids, which are the last of their step."""
     return [branch for branch in step if branch.score > -math.inf]
 
 
-def winning_branches(trace: list[list[Branch]], tokens: list[int]) -> list[int]:
-    """The way to these tokens: the place of each among its step's branches; none if it is not there."""
-    ways = [([place], branch) for place, branch in enumerate(trace[0])] if trace else []
+def best_path(trace: list[list[Branch]], tokens: list[int]) -> list[int]:
+    """Return the index of each token among the branches of its step; empty if the tokens are no path."""
+    paths = [([index], branch) for index, branch in enumerate(trace[0])] if trace else []
     for step, token in enumerate(tokens):
-        ways = [(way, branch) for way, branch in ways if branch.token == token]
+        paths = [(path, branch) for path, branch in paths if branch.token == token]
         if step == len(tokens) - 1:
             break
-        ways = [
-            ([*way, place], branch)
-            for way, _ in ways
-            for place, branch in enumerate(trace[step + 1] if step + 1 < len(trace) else [])
-            if branch.parent == way[-1]
+        paths = [
+            ([*path, index], branch)
+            for path, _ in paths
+            for index, branch in enumerate(trace[step + 1] if step + 1 < len(trace) else [])
+            if branch.parent == path[-1]
         ]
-    return ways[0][0] if ways else []
+    return paths[0][0] if paths else []
 
 
-def _ids(
-    encode: Callable[[Sequence[str]], list[list[int]]], text: str, what: str, most: int | None
+def _encode(
+    encode: Callable[[Sequence[str]], list[list[int]]], text: str, name: str, limit: int | None
 ) -> list[int]:
-    require_utf8(text, what)
+    require_utf8(text, name)
     (ids,) = encode([text])
     if len(ids) < 2:
-        raise DataError(f"{what} is empty", "give one with words in it")
-    if most is not None and len(ids) > most:
-        raise DataError(f"{what} has {len(ids)} tokens, but the model reads {most}", "give a shorter one")
-    if len(ids) > MOST:
-        raise DataError(f"{what} has {len(ids):,} tokens, and {MOST} can be shown", "give a part of it")
+        raise DataError(f"{name} is empty", "give at least one word")
+    for maximum, reason in ((limit, "the model reads"), (MAX_TOKENS, "a page shows")):
+        if maximum is not None and len(ids) > maximum:
+            raise DataError(
+                f"{name} has {len(ids):,} tokens, but {reason} at most {maximum:,}", "give a shorter text"
+            )
     return ids
 
 
-def _said(found: Hypothesis, eos: int) -> list[int]:
-    ended = len(found.log_probabilities) > len(found.tokens)
-    return [*found.tokens, eos] if ended else found.tokens
+def _with_eos(hypothesis: Hypothesis, eos: int) -> list[int]:
+    has_ended = len(hypothesis.log_probabilities) > len(hypothesis.tokens)
+    return [*hypothesis.tokens, eos] if has_ended else hypothesis.tokens
 
 
-def _candidate(found: Hypothesis, tokenizer: TokenizerPair) -> Candidate:
-    tokens = readable(tokenizer.target, found.tokens)
-    return Candidate(tokenizer.decode(found.tokens), found.score, tokens, found.log_probabilities)
+def _candidate(hypothesis: Hypothesis, tokenizer: TokenizerPair) -> Candidate:
+    tokens = readable(tokenizer.target, hypothesis.tokens)
+    text = tokenizer.decode(hypothesis.tokens)
+    return Candidate(text, hypothesis.score, tokens, hypothesis.log_probabilities)
 
 
-def _together(layers: list[Tensor], rows: int, columns: int) -> Tensor:
-    """(layers, heads, rows, columns), of one sentence; none of them where there is no such attention."""
+def _stack(layers: list[Tensor], rows: int, columns: int) -> Tensor:
+    """Stack the layers' weights for one sentence: (layers, heads, rows, columns); empty without any layer."""
     if not layers:
         return torch.zeros(0, 0, rows, columns)
     return torch.stack([layer[0] for layer in layers]).float().cpu()

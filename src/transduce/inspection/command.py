@@ -1,4 +1,4 @@
-"""What ``transduce inspect`` does: a sentence, or all heads over a corpus."""
+"""``transduce inspect``: a page about one sentence, or a table of all heads over a corpus."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -7,71 +7,81 @@ from rich.console import Console
 
 from transduce import artifact
 from transduce.decoding.translator import Translator
+from transduce.engine.device import for_inference
 from transduce.errors import ConfigError
 from transduce.inspection.capture import inspect as inspect_sentence
-from transduce.inspection.head_table import heads_of, print_heads, write_json
+from transduce.inspection.head_table import examine_files, print_heads, write_json
 from transduce.inspection.heat_map import write_heat_map
-from transduce.inspection.output_files import keep, keep_apart
+from transduce.inspection.output_files import check_output, require_different
 from transduce.models.transformer import Transformer
+from transduce.terminal import output_console
 
-PAGE = Path("inspection.html")
+DEFAULT_PAGE = Path("inspection.html")
+DEFAULT_BEAM, DEFAULT_PAIRS = 4, 200
 
 
 def inspect(
     model: Path,
-    sentence: str | None,
-    target: str | None,
-    out: Path | None,
-    png: Path | None,
-    layer: int | None,
-    beam: int | None,
-    corpus: tuple[Path, Path] | None,
-    limit: int | None,
-    json: Path | None,
+    sentence: str | None = None,
+    *,
+    target: str | None = None,
+    out: Path | None = None,
+    png: Path | None = None,
+    layer: int | None = None,
+    beam: int | None = None,
+    corpus: tuple[Path, Path] | None = None,
+    limit: int | None = None,
+    json: Path | None = None,
+    device: str = "auto",
 ) -> Iterator[Path]:
-    """Gives each file as soon as it is written."""
-    of_sentence = {"--target": target, "--out": out, "--png": png, "--layer": layer, "--beam": beam}
-    of_corpus = {"--limit": limit, "--json": json}
+    """Inspect a sentence or, with ``corpus``, all heads; yield each file as soon as it is written."""
     if corpus and sentence is not None:
         raise ConfigError("both a sentence and --corpus were given", "give one of them")
     if corpus:
-        _refuse(of_sentence, "goes with a sentence, not with --corpus")
-        keep(json, "JSON", *corpus)
-        yield from _inspect_heads(model, *corpus, limit or 200, json)
+        sentence_options = {"--target": target, "--out": out, "--png": png, "--layer": layer, "--beam": beam}
+        _refuse(sentence_options, "needs a sentence instead of --corpus")
+        check_output(json, "JSON file", *corpus)
+        yield from _inspect_heads(model, *corpus, limit or DEFAULT_PAIRS, json, device)
         return
     if sentence is None:
         raise ConfigError("nothing to inspect was given", "give a sentence, or --corpus SOURCE TARGET")
-    _refuse(of_corpus, "goes with --corpus, not with a sentence")
+    _refuse({"--limit": limit, "--json": json}, "needs --corpus instead of a sentence")
     if layer is not None and png is None:
-        raise ConfigError("--layer is for the picture", "add --png FILE")
-    page = out or (None if png else PAGE)
-    keep_apart(page, png)
-    keep(page, "page")
-    keep(png, "picture")
-    found = inspect_sentence(Translator.load(model, precision="float32", beam=beam or 4), sentence, target)
+        raise ConfigError("--layer selects the layer of the image", "add --png FILE")
+    page = out or (None if png else DEFAULT_PAGE)
+    require_different(page, png)
+    check_output(page, "HTML page")
+    check_output(png, "PNG image")
+    translator = Translator.load(
+        model, beam=beam or DEFAULT_BEAM, precision="float32", device=device
+    )
+    inspection = inspect_sentence(translator, sentence, target)
     if page:
-        found.save(page)
+        inspection.save(page)
         yield page
     if png:
-        write_heat_map(found, png, layer, warn=Console(stderr=True).print)
+        write_heat_map(inspection, png, layer, warn=Console(stderr=True).print)
         yield png
 
 
-def _inspect_heads(model: Path, source: Path, target: Path, limit: int, json: Path | None) -> Iterator[Path]:
-    messages, output = Console(stderr=True), Console()
-    output = output if output.is_terminal else Console(width=120)
-    transformer = artifact.load(model)
+def _inspect_heads(
+    model: Path, source: Path, target: Path, limit: int, json: Path | None, device: str
+) -> Iterator[Path]:
+    transformer = for_inference(artifact.load(model), "float32", device)
     if not isinstance(transformer, Transformer):
         raise ConfigError(
-            f"{model} is of family {transformer.config.family!r}, which has no heads", "give a transformer"
+            f"{model} is of family {transformer.config.family!r}, which has no attention heads",
+            "give the folder of a transformer",
         )
-    found = heads_of(transformer, artifact.load_tokenizer(model), source, target, limit, messages)
-    print_heads(found, output)
+    tokenizer = artifact.load_tokenizer(model)
+    report = examine_files(transformer, tokenizer, source, target, limit, Console(stderr=True))
+    print_heads(report, output_console())
     if json:
-        write_json(found, json)
+        write_json(report, json)
         yield json
 
 
-def _refuse(options: Mapping[str, object], why: str) -> None:
-    if given := [name for name, value in options.items() if value is not None]:
-        raise ConfigError(f"{given[0]} {why}", "leave it out")
+def _refuse(options: Mapping[str, object], reason: str) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigError(f"{name} {reason}", "leave it out")

@@ -1,4 +1,4 @@
-"""The classic picture: encoder-decoder attention as a heat map, as PNG."""
+"""Encoder-decoder attention as a heat map, in PNG format."""
 
 import io
 import math
@@ -17,11 +17,11 @@ from transduce.inspection.output_files import write
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CELL = 0.34  # inches on a side
-MOST = 25  # inches of cells on a side: beyond some 70 tokens, cells are smaller instead
+CELL = 0.34  # inches
+MAX_SIZE = 25  # inches: with more than about 70 tokens, cells become smaller instead
 DPI = 120
-LARGE, SMALL = 10, 4  # points: names shrink with their cells, and are then left out here and there
-# In this order, as far as they are installed; each fills in what those before it lack.
+LARGE, SMALL = 10, 4  # points: labels shrink with their cells; below SMALL, some are left out
+# Fonts in order of preference; each provides the characters that those before it lack.
 FONTS = (
     "DejaVu Sans",
     "Noto Sans",
@@ -54,24 +54,24 @@ def write_heat_map(
     layer: int | None = None,
     warn: Callable[[str], object] = lambda _: None,
 ) -> None:
-    """Draw a layer's weights (the last one's, if none is named), averaged over heads."""
+    """Draw the weights of a layer, by default the last one, averaged over its heads."""
     require_matplotlib("heat maps")
     from matplotlib.figure import Figure
 
     count = len(inspection.encoder_decoder)
     if not count:
-        raise ConfigError("the model has no attention to draw", "leave the picture out")
+        raise ConfigError("the model has no attention weights to draw", "leave out --png")
     layer = count if layer is None else layer
     if not 1 <= layer <= count:
-        raise ConfigError(f"there is no layer {layer}", f"choose one of 1 to {count}")
-    rows, columns = inspection.said_tokens, inspection.source_tokens
+        raise ConfigError(f"--layer {layer} does not exist", f"choose a layer from 1 to {count}")
+    rows, columns = inspection.target_tokens, inspection.source_tokens
     with drawing("".join([*rows, *columns]), warn):
-        size = min(MOST, CELL * len(columns)), min(MOST, CELL * len(rows))
+        size = min(MAX_SIZE, CELL * len(columns)), min(MAX_SIZE, CELL * len(rows))
         figure = Figure(figsize=size, dpi=DPI)
         weights = inspection.encoder_decoder[layer - 1].mean(dim=0)
         _draw(figure, weights, rows, columns, f"Encoder-decoder attention, layer {layer}, mean of heads")
         file = io.BytesIO()
-        # The cells are as large as the figure; what stands around them is taken in here.
+        # The cells fill the figure; a tight bounding box includes the labels around it.
         figure.savefig(file, format="png", bbox_inches="tight", pad_inches=0.15)
     write(path, file.getvalue())
 
@@ -80,29 +80,29 @@ def _draw(figure: "Figure", weights: Tensor, rows: list[str], columns: list[str]
     axes = figure.add_axes((0, 0, 1, 1))
     image = axes.imshow(weights.numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto")
     width, height = figure.get_size_inches()
-    _name(axes.set_xticks, columns, width, rotation=90)
-    _name(axes.set_yticks, rows, height, rotation=0)
+    _label(axes.set_xticks, columns, width, rotation=90)
+    _label(axes.set_yticks, rows, height, rotation=0)
     axes.xaxis.tick_top()
-    axes.set(ylabel="said")
+    axes.set(ylabel="target token")
     axes.set_title(title, fontsize="medium", pad=12)
     tall = min(1, 4 / height)
     beside = axes.inset_axes((1 + 0.2 / width, 1 - tall, 0.15 / width, tall))
     figure.colorbar(image, cax=beside, label="weight")
 
 
-def _name(set_ticks: Callable[..., object], tokens: list[str], inches: float, rotation: int) -> None:
-    """As many names along a side as there is room for."""
+def _label(set_ticks: Callable[..., object], tokens: list[str], inches: float, rotation: int) -> None:
+    """Label a side with as many tokens as there is room for."""
     room = 72 * inches / len(tokens)  # points
     size = min(LARGE, max(SMALL, room / 1.25))
-    places = range(0, len(tokens), math.ceil(1.2 * size / room))
-    # A $ would begin a formula.
-    names = [tokens[place].replace("$", r"\$") for place in places]
-    set_ticks(places, names, rotation=rotation, fontsize=size)
+    indices = range(0, len(tokens), math.ceil(1.2 * size / room))
+    # An unescaped $ would start a formula.
+    labels = [tokens[index].replace("$", r"\$") for index in indices]
+    set_ticks(indices, labels, rotation=rotation, fontsize=size)
 
 
 @contextmanager
 def drawing(text: str, warn: Callable[[str], object]) -> Iterator[None]:
-    """The same pictures for everyone, whatever their matplotlibrc, in fonts that have this text."""
+    """Draw with matplotlib's default settings, whatever the user's matplotlibrc, in fonts for this text."""
     import matplotlib as mpl
 
     with mpl.rc_context(mpl.rcParamsDefault), warnings.catch_warnings():
@@ -112,21 +112,21 @@ def drawing(text: str, warn: Callable[[str], object]) -> Iterator[None]:
 
 
 def fonts_for(text: str, warn: Callable[[str], object]) -> list[str]:
-    """Installed fonts that have these characters between them; says which characters none of them has."""
+    """Return installed fonts that together have these characters; warn of characters that none has."""
     from matplotlib import font_manager
 
     wanted = {character for character in text if not character.isspace()}
     chosen, missing = _choose(wanted)
-    if missing:  # fonts that came after matplotlib made its list
+    if missing:  # matplotlib's cached list may lack fonts that were installed later
         known = {entry.fname for entry in font_manager.fontManager.ttflist}
         for path in sorted(set(font_manager.findSystemFonts()) - known):
             try:
                 font_manager.fontManager.addfont(path)
-            except (OSError, RuntimeError):  # a kind of font it cannot read
+            except (OSError, RuntimeError):  # a font format that matplotlib cannot read
                 continue
         chosen, missing = _choose(wanted)
     if missing:
-        warn(f"no installed font has {' '.join(sorted(missing)[:10])}: install the Noto fonts, for one")
+        warn(f"no installed font has the characters {' '.join(sorted(missing)[:10])}; install the Noto fonts")
     return chosen
 
 

@@ -1,4 +1,4 @@
-"""Attention over an image as one HTML file that needs nothing from elsewhere."""
+"""Attention over an image as a self-contained HTML page."""
 
 import base64
 import html
@@ -11,36 +11,36 @@ from transduce.inspection.image_attention import ImageAttention
 from transduce.inspection.render import fill, read
 
 
-def page(found: ImageAttention, name: str) -> str:
-    """The image, its rollout, and every head of every layer; a slider mixes image and attention."""
-    figures = [_figure(found.rollout, "rollout", "")]
-    for layer, heads in enumerate(found.maps, start=1):
-        figures.append(f"<h2>layer {layer}</h2>")
+def page(attention: ImageAttention, name: str) -> str:
+    """Return a page with the image, its rollout and every head; a slider blends image and attention."""
+    figures = [_figure(attention.rollout, "rollout", "")]
+    for layer, heads in enumerate(attention.maps, start=1):
+        figures.append(f"<h2>Layer {layer}</h2>")
         for head, weights in enumerate(heads, start=1):
             figures.append(_figure(weights, f"head {head}", f"layer {layer}, "))
-    height, width = found.pixels.shape[:2]
+    height, width = attention.pixels.shape[:2]
     parts = {
         "style": read("base.css"),
         "ratio": f"{width} / {height}",
-        "image": _data(_picture(found.pixels)),
+        "image": _data(_rgb(attention.pixels)),
         "name": html.escape(name),
-        "guess": html.escape(f"{found.guess}, {found.probability:.1%}"),
+        "prediction": html.escape(f"{attention.label}, {attention.probability:.1%}"),
         "figures": "\n".join(figures),
     }
     return fill("image.html", parts)
 
 
 def _figure(weights: Tensor, caption: str, where: str) -> str:
-    picture = f'<img alt="attention: {where}{caption}" src="{_data(_heat(weights))}">'
-    return f'<figure><div class="map">{picture}</div><figcaption>{caption}</figcaption></figure>'
+    image = f'<img alt="attention: {where}{caption}" src="{_data(_heat(weights))}">'
+    return f'<figure><div class="map">{image}</div><figcaption>{caption}</figcaption></figure>'
 
 
-def _picture(pixels: Tensor) -> Tensor:
+def _rgb(pixels: Tensor) -> Tensor:
     return pixels if pixels.size(2) == 3 else pixels[..., :1].expand(-1, -1, 3)
 
 
 def _heat(weights: Tensor) -> Tensor:
-    """From the least to the most: (rows, columns) → (rows, columns, 3) bytes."""
+    """Color a map, scaled to its own range: (rows, columns) → (rows, columns, 3) bytes."""
     import matplotlib as mpl
 
     span = weights.max() - weights.min()
@@ -49,7 +49,7 @@ def _heat(weights: Tensor) -> Tensor:
 
 
 def _data(pixels: Tensor) -> str:
-    """A PNG inside the page."""
+    """Return a data URL of a PNG image."""
     from matplotlib.image import imsave
 
     file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Where an inspection is written: over its like alone, and never over what it reads."""
+"""Checks of the files that an inspection writes, before the work is done."""
 
 import os
 from pathlib import Path
@@ -7,46 +7,48 @@ from transduce.artifact import is_part_of_a_model
 from transduce.data.text_files import is_same_file
 from transduce.errors import ConfigError, TransduceError
 
-_BEGINS = {"page": b"<!DOCTYPE html>", "picture": b"\x89PNG", "JSON": b"{"}
+_FIRST_BYTES = {"HTML page": b"<!DOCTYPE html>", "PNG image": b"\x89PNG", "JSON file": b"{"}
 
 
-def keep_apart(page: Path | None, picture: Path | None) -> None:
-    """Refuse one file for both."""
-    if page and picture and page.resolve() == picture.resolve():
-        raise ConfigError(f"both the page and the picture would be {picture}", "choose another --png")
+def require_different(page: Path | None, image: Path | None) -> None:
+    """Refuse one file for both the page and the image."""
+    if page and image and page.resolve() == image.resolve():
+        raise ConfigError(f"--out and --png are both {image}", "choose another file for --png")
 
 
-def keep(path: Path | None, kind: str, *read: Path) -> None:
-    """Refuse before the work what could not be written after it, what is there already and is no ``page``,
-    ``picture`` or ``JSON``, and what is ``read``, or part of a model.
+def check_output(path: Path | None, kind: str, *inputs: Path) -> None:
+    """Refuse a file that cannot be written, that is one of the inputs, or that would be lost.
+
+    A file that exists is overwritten only if it is of the same kind: ``HTML page``, ``PNG image`` or
+    ``JSON file``.
     """
     if path is None:
         return
-    _require_place(path)
+    _require_writable(path)
     if not path.is_file():
         return
-    if is_part_of_a_model(path) or any(is_same_file(path, other) for other in read):
-        raise ConfigError(f"{path} is both what is read and what is written", "choose another file")
-    begins = _BEGINS[kind]
+    if is_part_of_a_model(path) or any(is_same_file(path, other) for other in inputs):
+        raise ConfigError(f"{path} is an input and would be overwritten", "choose another file")
+    expected = _FIRST_BYTES[kind]
     with path.open("rb") as file:
-        there = file.read(len(begins))
-    if there and there != begins:
-        raise ConfigError(f"{path} is there already, and is no {kind}", "choose another file")
+        first_bytes = file.read(len(expected))
+    if first_bytes and first_bytes != expected:
+        raise ConfigError(f"{path} exists and is not a {kind}", "choose another file")
 
 
-def _require_place(path: Path) -> None:
+def _require_writable(path: Path) -> None:
     if path.is_dir():
-        raise ConfigError(f"{path} is a folder", "name a file in it")
+        raise ConfigError(f"{path} is a folder", "give the name of a file")
     if not path.parent.is_dir():
-        raise ConfigError(f"there is no folder {path.parent}", "make it, or choose another place")
+        raise ConfigError(f"the folder {path.parent} does not exist", "create it, or choose another file")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ConfigError(f"{path} may not be written", "choose another place")
+        raise ConfigError(f"{path} is not writable", "choose another file")
 
 
 def write(path: str | Path, content: str | bytes) -> None:
-    """Text as UTF-8; what is left of names of files that are none becomes ``?``."""
+    """Write a file; text becomes UTF-8, with ``?`` for characters that cannot be encoded."""
     data = content.encode(errors="replace") if isinstance(content, str) else content
     try:
         Path(path).write_bytes(data)
     except OSError as error:
-        raise TransduceError(f"cannot write {path}: {error.strerror}", "choose another place") from error
+        raise TransduceError(f"cannot write {path}: {error.strerror}", "choose another file") from error

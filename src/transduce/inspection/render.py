@@ -1,4 +1,4 @@
-"""One HTML file that needs nothing from elsewhere."""
+"""Self-contained HTML pages, built from templates."""
 
 import base64
 import json
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-SCRIPTS = ("weights", "colours", "keys", "tokens", "attention", "alignment", "beam", "main")
+SCRIPTS = ("weights", "colors", "keys", "tokens", "attention", "alignment", "beam", "main")
 
 
 def render(data: dict[str, Any]) -> str:
-    """The page that shows this data."""
+    """Return the page that shows this data."""
     parts = {
         "style": read("base.css") + read("style.css"),
         "script": "\n".join(read(f"{name}.js") for name in SCRIPTS),
@@ -24,28 +24,28 @@ def render(data: dict[str, Any]) -> str:
 
 
 def read(name: str) -> str:
-    """A file that pages are made of."""
+    """Return the text of a file in the folder ``page``."""
     return files("transduce.inspection").joinpath("page", name).read_text(encoding="utf-8")
 
 
 def fill(template: str, parts: Mapping[str, str]) -> str:
-    """A page with each part in the place that is marked with its name."""
-    # In one pass: no part is searched for another's place.
+    """Return a template with each mark ``/* name */`` replaced by the part of that name."""
+    # One pass, so that marks inside the parts are not replaced.
     return re.sub(rf"/\* ({'|'.join(parts)}) \*/", lambda mark: parts[mark[1]], read(template))
 
 
 def embed(data: Any) -> str:
-    """JSON that can stand inside a script element: ASCII, and no tag can begin in it."""
+    """Return JSON that is safe inside a script element: ASCII, and without ``<``."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def pack(weights: Tensor, bits: int) -> dict[str, Any]:
-    """Weights between 0 and 1 as whole numbers of so many bits, little end first: exact to half a step."""
-    most = 2**bits - 1
-    whole = np.rint(weights.double().numpy() * most).astype(f"<u{bits // 8}")
-    return {"shape": list(weights.shape), "data": base64.b64encode(whole.tobytes()).decode("ascii")}
+    """Encode weights between 0 and 1 as little-endian integers of 8 or 16 bits."""
+    maximum = 2**bits - 1
+    integers = np.rint(weights.double().numpy() * maximum).astype(f"<u{bits // 8}")
+    return {"shape": list(weights.shape), "data": base64.b64encode(integers.tobytes()).decode("ascii")}
 
 
 def rounded(value: float) -> float | None:
-    """To 4 digits; JSON knows no infinity."""
+    """Round to 4 digits; return ``None`` for infinity, which JSON does not have."""
     return round(value, 4) if np.isfinite(value) else None

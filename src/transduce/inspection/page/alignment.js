@@ -1,7 +1,7 @@
-// Source and target side by side, joined by lines as strong as the mean encoder-decoder attention.
+// Source and target tokens side by side, connected by lines whose strength is the mean attention of the heads.
 
-const LINE = 34; // the height of a token, as in the style
-const alignment = { held: null, near: null, layer: MEAN };
+const LINE = 34; // height of a token in pixels, as in style.css
+const alignment = { selected: null, hovered: null, layer: MEAN };
 
 function startAlignment() {
   const weights = WEIGHTS.encoder_decoder;
@@ -12,107 +12,107 @@ function startAlignment() {
     drawLines();
   });
   $("threshold").addEventListener("input", drawLines);
-  $("release").addEventListener("click", () => hold(null));
+  $("release").addEventListener("click", () => select(null));
   for (const side of ["source", "target"]) {
-    const tokens = side === "source" ? data.sourceTokens : data.saidTokens;
-    $(`alignment-${side}`).replaceChildren(...tokens.map((text, place) => end(side, text, place)));
+    const tokens = side === "source" ? data.sourceTokens : data.targetTokens;
+    $(`alignment-${side}`).replaceChildren(...tokens.map((text, index) => alignmentToken(side, text, index)));
   }
   const height = LINE * Math.max(weights.rows, weights.columns);
   $("alignment-lines").setAttribute("viewBox", `0 0 100 ${height}`);
   $("alignment-lines").style.height = `${height}px`;
   const box = $("alignment-view");
   rove(box, "[role=option]", (item, key) => {
-    const mine = [...item.parentElement.children];
-    const { side, place } = item.dataset;
+    const sameSide = [...item.parentElement.children];
+    const { side, index } = item.dataset;
     const other = [...$(`alignment-${side === "source" ? "target" : "source"}`).children];
-    if (key === (side === "source" ? "ArrowRight" : "ArrowLeft")) return other[Math.min(place, other.length - 1)];
-    return neighbour(mine, item, key, ["ArrowUp", "ArrowDown"]);
+    if (key === (side === "source" ? "ArrowRight" : "ArrowLeft")) return other[Math.min(index, other.length - 1)];
+    return neighbor(sameSide, item, key, ["ArrowUp", "ArrowDown"]);
   });
   const at = (event) => event.target.closest("[role=option]");
-  box.addEventListener("mouseleave", () => nearTo(null));
-  pointing(box, "[role=option]", (item) => item && nearTo(item));
-  box.addEventListener("focusout", () => nearTo(null));
-  box.addEventListener("click", (event) => at(event) && hold(at(event)));
+  box.addEventListener("mouseleave", () => hover(null));
+  pointing(box, "[role=option]", (item) => item && hover(item));
+  box.addEventListener("focusout", () => hover(null));
+  box.addEventListener("click", (event) => at(event) && select(at(event)));
   box.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") hold(null);
+    if (event.key === "Escape") select(null);
     if (!["Enter", " "].includes(event.key) || !at(event)) return;
     event.preventDefault();
-    hold(at(event));
+    select(at(event));
   });
   $("alignment-source").firstElementChild.tabIndex = 0;
   drawLines();
 }
 
-function end(side, text, place) {
-  const made = element("li", { role: "option", tabindex: "-1", "aria-selected": "false" }, token(text), element("small"));
-  made.title = text;
-  if (side === "target") made.title += `, probability ${percent(data.logProbabilities[place])}`;
-  Object.assign(made.dataset, { side, place });
-  return made;
+function alignmentToken(side, text, index) {
+  const item = element("li", { role: "option", tabindex: "-1", "aria-selected": "false" }, token(text), element("small"));
+  item.title = text;
+  if (side === "target") item.title += `, probability ${percent(data.logProbabilities[index])}`;
+  Object.assign(item.dataset, { side, index });
+  return item;
 }
 
-const same = (one, other) => one !== null && other !== null && one.side === other.side && one.place === other.place;
-const placed = (item) => item && { side: item.dataset.side, place: Number(item.dataset.place) };
+const same = (a, b) => a !== null && b !== null && a.side === b.side && a.index === b.index;
+const positionOf = (item) => item && { side: item.dataset.side, index: Number(item.dataset.index) };
 
-function hold(item) {
-  const chosen = placed(item);
-  alignment.held = same(chosen, alignment.held) ? null : chosen;
+function select(item) {
+  const position = positionOf(item);
+  alignment.selected = same(position, alignment.selected) ? null : position;
   drawLines();
 }
 
-function nearTo(item) {
-  if (same(placed(item), alignment.near)) return;
-  alignment.near = placed(item);
+function hover(item) {
+  if (same(positionOf(item), alignment.hovered)) return;
+  alignment.hovered = positionOf(item);
   drawLines();
 }
 
 function drawLines() {
   const weights = WEIGHTS.encoder_decoder;
   const map = weights.map(alignment.layer, MEAN);
-  const least = Number($("threshold").value);
-  const chosen = alignment.held ?? alignment.near;
-  $("threshold-value").textContent = least.toFixed(2);
+  const minimum = Number($("threshold").value);
+  const active = alignment.selected ?? alignment.hovered;
+  $("threshold-value").textContent = minimum.toFixed(2);
   const lines = [];
   for (let row = 0; row < weights.rows; row++) {
     for (let column = 0; column < weights.columns; column++) {
       const weight = map[row * weights.columns + column];
-      const mine = chosen && chosen.place === (chosen.side === "source" ? column : row);
-      if (weight < least && !(mine && weight >= 0.005)) continue;
+      const isActive = active && active.index === (active.side === "source" ? column : row);
+      if (weight < minimum && !(isActive && weight >= 0.005)) continue;
       const [from, to] = [LINE * (column + 0.5), LINE * (row + 0.5)];
-      const fate = chosen ? (mine ? "mine" : "other") : "";
-      lines.push([weight, `<path class="${fate}" d="M0 ${from}C45 ${from} 55 ${to} 100 ${to}" stroke-width="${(0.6 + 7 * weight).toFixed(2)}" stroke-opacity="${(0.15 + 0.85 * weight).toFixed(3)}"/>`]);
+      const kind = active ? (isActive ? "active" : "inactive") : "";
+      lines.push([weight, `<path class="${kind}" d="M0 ${from}C45 ${from} 55 ${to} 100 ${to}" stroke-width="${(0.6 + 7 * weight).toFixed(2)}" stroke-opacity="${(0.15 + 0.85 * weight).toFixed(3)}"/>`]);
     }
   }
-  // The strongest last, on top of the others.
+  // Draw the strongest lines last, on top of the others.
   $("alignment-lines").innerHTML = lines.sort((a, b) => a[0] - b[0]).map(([, path]) => path).join("");
-  markEnds(chosen, map, weights.columns);
-  $("release").disabled = !alignment.held;
+  markTokens(active, map, weights.columns);
+  $("release").disabled = !alignment.selected;
 }
 
-function markEnds(chosen, map, columns) {
+function markTokens(active, map, columns) {
   for (const item of $("alignment-view").querySelectorAll("[role=option]")) {
-    const { side, place } = placed(item);
-    const across = chosen && side !== chosen.side;
-    const weight = across && (side === "source" ? map[chosen.place * columns + place] : map[place * columns + chosen.place]);
-    item.setAttribute("aria-selected", same(alignment.held, { side, place }));
-    item.classList.toggle("chosen", same(chosen, { side, place }));
+    const { side, index } = positionOf(item);
+    const isOpposite = active && side !== active.side;
+    const weight = isOpposite && (side === "source" ? map[active.index * columns + index] : map[index * columns + active.index]);
+    item.setAttribute("aria-selected", same(alignment.selected, { side, index }));
+    item.classList.toggle("active", same(active, { side, index }));
     item.className = item.className.replace(/\bw\d+\b/g, "").trim();
-    if (across) item.classList.add(`w${level(weight, 1)}`);
-    item.lastElementChild.textContent = across ? shown(weight) : "";
+    if (isOpposite) item.classList.add(`w${level(weight, 1)}`);
+    item.lastElementChild.textContent = isOpposite ? formatWeight(weight) : "";
   }
-  $("alignment-readout").textContent = summary(chosen, map, columns);
+  $("alignment-readout").textContent = summary(active, map, columns);
 }
 
-function summary(chosen, map, columns) {
-  const least = Number($("threshold").value);
-  if (!chosen && greatest(map) < least) {
-    return `No weight reaches ${least.toFixed(2)}: the greatest is ${shown(greatest(map))}. Move the slider to see more lines.`;
+function summary(active, map, columns) {
+  const minimum = Number($("threshold").value);
+  if (!active && maximum(map) < minimum) {
+    return `No weight reaches ${minimum.toFixed(2)}: the maximum is ${formatWeight(maximum(map))}. Move the slider to the left to see lines.`;
   }
-  if (!chosen) return "Point at a token, or move to it, to see its lines; click or press Enter to hold it.";
-  const ofSource = chosen.side === "source";
-  const [mine, others] = ofSource ? [data.sourceTokens, data.saidTokens] : [data.saidTokens, data.sourceTokens];
-  const weights = others.map((text, place) => [ofSource ? map[place * columns + chosen.place] : map[chosen.place * columns + place], text]);
-  const best = weights.sort((a, b) => b[0] - a[0]).slice(0, 3).map(([weight, text]) => `${quoted(text)} ${shown(weight)}`);
-  const what = ofSource ? "is attended to most when saying" : "is said attending most to";
-  return `${quoted(mine[chosen.place])} ${what} ${best.join(", ")}`;
+  if (!active) return "Point at a token to see its lines; click it or press Enter to select it.";
+  const isSource = active.side === "source";
+  const [tokens, opposite] = isSource ? [data.sourceTokens, data.targetTokens] : [data.targetTokens, data.sourceTokens];
+  const weights = opposite.map((text, index) => [isSource ? map[index * columns + active.index] : map[active.index * columns + index], text]);
+  const best = weights.sort((a, b) => b[0] - a[0]).slice(0, 3).map(([weight, text]) => `${quoted(text)} ${formatWeight(weight)}`);
+  const verb = isSource ? "gets most attention from" : "attends most to";
+  return `${quoted(tokens[active.index])} ${verb} ${best.join(", ")}`;
 }

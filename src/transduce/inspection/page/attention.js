@@ -1,21 +1,21 @@
-// Every layer and head: an overview, one heat map in full, and what a token attends to.
+// Every layer and head: an overview, one heat map, and the attention of one token.
 
 const KINDS = {
   encoder: "Encoder self-attention",
   decoder: "Decoder self-attention",
   encoder_decoder: "Encoder-decoder attention",
 };
-const view = { kind: "encoder_decoder", layer: MEAN, head: MEAN, rows: "said", scale: "one", row: 0, column: null };
+const view = { kind: "encoder_decoder", layer: MEAN, head: MEAN, rows: "target", scale: "one", row: 0, column: null };
 const $ = (id) => document.getElementById(id);
 const tokensOf = {
-  keys: () => (view.kind === "decoder" ? data.readTokens : data.sourceTokens),
+  keys: () => (view.kind === "decoder" ? data.inputTokens : data.sourceTokens),
   queries: () =>
-    view.kind === "encoder" ? data.sourceTokens : view.rows === "said" ? data.saidTokens : data.readTokens,
+    view.kind === "encoder" ? data.sourceTokens : view.rows === "target" ? data.targetTokens : data.inputTokens,
 };
 const currentMap = () => WEIGHTS[view.kind].map(view.layer, view.head);
-const most = (map) => (view.scale === "one" ? 1 : greatest(map));
+const scaleMaximum = (map) => (view.scale === "one" ? 1 : maximum(map));
 
-// What the model has: an RNN attends to its source alone, the plain one to nothing.
+// An RNN has encoder-decoder attention only, or none.
 const has = (kind) => WEIGHTS[kind].layers > 0;
 
 function startAttention() {
@@ -30,13 +30,13 @@ function startAttention() {
   for (const kind of ["focusin", "click"]) {
     $("overview").addEventListener(kind, (event) => chooseCell(event.target.closest("[role=gridcell]")));
   }
-  rove($("overview"), "[role=gridcell]", gridNeighbour("overview", "[role=row]", "[role=gridcell]"));
-  const inMap = gridNeighbour("map", "tr", "th, td");
+  rove($("overview"), "[role=gridcell]", gridNeighbor("overview", "[role=row]", "[role=gridcell]"));
+  const inMap = gridNeighbor("map", "tr", "th, td");
   rove($("map"), "th, td", (item, key) => {
-    const goal = inMap(item, key);
-    return goal?.classList.contains("corner") ? undefined : goal;
+    const next = inMap(item, key);
+    return next?.classList.contains("corner") ? undefined : next;
   });
-  pointing($("map"), "th, td", look);
+  pointing($("map"), "th, td", showCell);
   fillChoices();
 }
 
@@ -71,7 +71,7 @@ function chooseCell(cell) {
   if (read("layer") !== view.layer || read("head") !== view.head) choose({ layer: read("layer"), head: read("head") });
 }
 
-const named = (what, number) => (number === MEAN ? `mean of ${what}s` : `${what} ${number + 1}`);
+const numbered = (kind, number) => (number === MEAN ? `mean of ${kind}s` : `${kind} ${number + 1}`);
 
 function drawOverview() {
   const weights = WEIGHTS[view.kind];
@@ -94,8 +94,8 @@ function drawOverview() {
 function thumbnail(weights, layer, head) {
   const map = weights.map(layer, head);
   const canvas = element("canvas", { "aria-hidden": "true" });
-  paint(canvas, map, weights.rows, weights.columns, most(map));
-  const label = `${named("layer", layer)}, ${named("head", head)}, greatest weight ${shown(greatest(map))}`;
+  paint(canvas, map, weights.rows, weights.columns, scaleMaximum(map));
+  const label = `${numbered("layer", layer)}, ${numbered("head", head)}, maximum weight ${formatWeight(maximum(map))}`;
   const cell = element("div", { role: "gridcell", tabindex: "-1", "aria-label": label, title: label }, canvas);
   Object.assign(cell.dataset, { layer, head });
   return cell;
@@ -103,28 +103,28 @@ function thumbnail(weights, layer, head) {
 
 function markOverview() {
   for (const cell of $("overview").querySelectorAll("[role=gridcell]")) {
-    const chosen = cell.dataset.layer === String(view.layer) && cell.dataset.head === String(view.head);
-    cell.setAttribute("aria-selected", chosen);
-    cell.tabIndex = chosen ? 0 : -1;
+    const isSelected = cell.dataset.layer === String(view.layer) && cell.dataset.head === String(view.head);
+    cell.setAttribute("aria-selected", isSelected);
+    cell.tabIndex = isSelected ? 0 : -1;
   }
 }
 
 function drawMap() {
   const [keys, queries, map] = [tokensOf.keys(), tokensOf.queries(), currentMap()];
-  const top = most(map);
+  const top = scaleMaximum(map);
   const size = Math.max(keys.length, queries.length);
   const cell = size <= 28 ? 32 : size <= 48 ? 24 : 17;
   $("map").style.setProperty("--cell", `${cell}px`);
-  $("map-name").textContent = `${KINDS[view.kind]}, ${named("layer", view.layer)}, ${named("head", view.head)}`;
-  $("legend-most").textContent = top === 1 ? "1" : shown(top);
+  $("map-name").textContent = `${KINDS[view.kind]}, ${numbered("layer", view.layer)}, ${numbered("head", view.head)}`;
+  $("legend-maximum").textContent = top === 1 ? "1" : formatWeight(top);
   const heads = keys.map((text, column) => header(text, "col", { column }));
-  const corner = element("td", { class: "corner" }, element("small", {}, view.kind === "encoder_decoder" ? "target ↓ source →" : "from ↓ to →"));
+  const corner = element("td", { class: "corner" }, element("small", {}, view.kind === "encoder_decoder" ? "target ↓ source →" : "query ↓ key →"));
   const body = queries.map((text, row) => {
-    // There may be tens of thousands of cells: as text, which holds numbers only, they are there at once.
+    // With tens of thousands of cells, HTML text (of numbers only) is much faster than DOM calls.
     const cells = keys.map((_, column) => {
       const weight = map[row * keys.length + column];
-      const number = cell === 32 && weight >= 0.05 ? brief(weight) : "";
-      return `<td class="w${level(weight, top)}" tabindex="-1" data-row="${row}" data-column="${column}" aria-label="${shown(weight)}">${number}</td>`;
+      const number = cell === 32 && weight >= 0.05 ? shortWeight(weight) : "";
+      return `<td class="w${level(weight, top)}" tabindex="-1" data-row="${row}" data-column="${column}" aria-label="${formatWeight(weight)}">${number}</td>`;
     });
     const line = element("tr");
     line.innerHTML = cells.join("");
@@ -132,64 +132,59 @@ function drawMap() {
     return line;
   });
   $("map").replaceChildren(element("thead", {}, element("tr", {}, corner, ...heads)), element("tbody", {}, ...body));
-  const place = [view.row === null ? "" : `[data-row="${view.row}"]`, view.column === null ? "" : `[data-column="${view.column}"]`];
-  const looked = $("map").querySelector(`:is(th, td)${place[0]}${place[1]}`);
-  looked.tabIndex = 0;
-  look(looked);
+  const selectors = [view.row === null ? "" : `[data-row="${view.row}"]`, view.column === null ? "" : `[data-column="${view.column}"]`];
+  const current = $("map").querySelector(`:is(th, td)${selectors.join("")}`);
+  current.tabIndex = 0;
+  showCell(current);
 }
 
-// Two digits, as there is room for.
-const brief = (weight) => (weight > 0.995 ? "1" : `.${String(Math.round(100 * weight)).padStart(2, "0")}`);
+// Two digits fit into a cell.
+const shortWeight = (weight) => (weight > 0.995 ? "1" : `.${String(Math.round(100 * weight)).padStart(2, "0")}`);
 
-function header(text, scope, place) {
-  const made = element("th", { scope, tabindex: "-1", class: [...text].length <= 2 ? "short" : "" }, token(text));
-  Object.assign(made.dataset, place);
-  made.title = text;
-  return made;
+function header(text, scope, position) {
+  const cell = element("th", { scope, tabindex: "-1", class: [...text].length <= 2 ? "short" : "" }, token(text));
+  Object.assign(cell.dataset, position);
+  cell.title = text;
+  return cell;
 }
 
-// One weight, as a sentence.
-function said(row, column) {
-  const weight = currentMap()[row * tokensOf.keys().length + column];
-  return `${quoted(tokensOf.queries()[row])} attends to ${quoted(tokensOf.keys()[column])}: ${shown(weight)}`;
-}
-
-// A cell, or the name of a row or a column, is pointed at.
-function look(item) {
+// Show a cell of the map, or the header of a row or column.
+function showCell(item) {
   if (!item || item === view.item || item.classList.contains("corner")) return;
   const [row, column] = [item.dataset.row, item.dataset.column].map((n) => (n === undefined ? null : Number(n)));
-  for (const marked of $("map").querySelectorAll(".here")) marked.classList.remove("here");
-  if (row !== null) $("map").querySelector(`th[data-row="${row}"]`).classList.add("here");
-  if (column !== null) $("map").querySelector(`th[data-column="${column}"]`).classList.add("here");
+  for (const marked of $("map").querySelectorAll(".current")) marked.classList.remove("current");
+  if (row !== null) $("map").querySelector(`th[data-row="${row}"]`).classList.add("current");
+  if (column !== null) $("map").querySelector(`th[data-column="${column}"]`).classList.add("current");
   Object.assign(view, { item, row, column });
-  $("readout").textContent = described(row, column);
+  $("readout").textContent = describe(row, column);
   drawStrip(row, column);
 }
 
-function described(row, column) {
-  const place = view.kind === "encoder" ? "" : ` (having read ${quoted(data.readTokens[row ?? 0])}, saying ${quoted(data.saidTokens[row ?? 0])})`;
-  if (row === null) return `Who attends to ${quoted(tokensOf.keys()[column])}, position ${column + 1}; such weights need not add up to 1`;
-  if (column === null) return `What ${quoted(tokensOf.queries()[row])}, position ${row + 1}, attends to${place}`;
-  return `${said(row, column)}${place}`;
+function describe(row, column) {
+  const [keys, queries] = [tokensOf.keys(), tokensOf.queries()];
+  const step = view.kind === "encoder" ? "" : ` (decoder input ${quoted(data.inputTokens[row ?? 0])}, predicted token ${quoted(data.targetTokens[row ?? 0])})`;
+  if (row === null) return `Attention to ${quoted(keys[column])}, position ${column + 1}; the weights of a column need not add up to 1`;
+  if (column === null) return `Attention of ${quoted(queries[row])}, position ${row + 1}${step}`;
+  return `${quoted(queries[row])} attends to ${quoted(keys[column])}: ${formatWeight(currentMap()[row * keys.length + column])}${step}`;
 }
 
-// The tokens at the other end, shaded by weight, in the order of the sentence.
+// Show the attended tokens (for a column: the attending ones) in their order, shaded by weight.
 function drawStrip(row, column) {
   const [keys, map] = [tokensOf.keys(), currentMap()];
-  const over = row === null ? tokensOf.queries() : keys;
-  const top = most(map);
-  const chips = over.map((text, place) => {
-    const weight = map[row === null ? place * keys.length + column : row * keys.length + place];
-    const chip = element("span", { class: `chip w${level(weight, top)}` }, token(text), element("small", {}, shown(weight)));
-    if (row !== null && place === column) chip.classList.add("here");
+  const tokens = row === null ? tokensOf.queries() : keys;
+  const top = scaleMaximum(map);
+  const chips = tokens.map((text, index) => {
+    const weight = map[row === null ? index * keys.length + column : row * keys.length + index];
+    const chip = element("span", { class: `chip w${level(weight, top)}` }, token(text), element("small", {}, formatWeight(weight)));
+    if (row !== null && index === column) chip.classList.add("current");
     return chip;
   });
-  $("strip").dir = direction(over === data.sourceTokens ? data.source : data.target);
+  $("strip").dir = direction(tokens === data.sourceTokens ? data.source : data.target);
   $("strip").replaceChildren(...chips);
 }
 
-// Neighbours in rows of cells.
-function gridNeighbour(id, rowSelector, cellSelector) {
+// Return a function from a cell and an arrow key to the neighboring cell.
+function gridNeighbor(id, rowSelector, cellSelector) {
   return (item, key) => {
     const rows = [...$(id).querySelectorAll(rowSelector)].map((row) => [...row.querySelectorAll(cellSelector)]);
     const y = rows.findIndex((row) => row.includes(item));

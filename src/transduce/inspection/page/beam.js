@@ -1,19 +1,19 @@
-// The search, step by step: a column a step, the best branch on top.
+// The beam search as a tree: one column per step, the best branch on top.
 
-const WIDE = 148; // from column to column
-const HIGH = 40;
-const NODE = [112, 32];
-const TOP = 26; // room for the steps' names
+const COLUMN_WIDTH = 148;
+const ROW_HEIGHT = 40;
+const NODE_SIZE = [112, 32];
+const TOP = 26; // room for the step numbers
 const FATES = ["kept", "ended", "pruned"];
 const beam = { step: data.trace.length, timer: null, nodes: [] };
 const branches = data.trace.map((step, depth) =>
-  step.map(([parent, name, logProbability, score, fate], place) => ({
-    depth, place, parent, text: data.names[name], logProbability, score, fate: FATES[fate],
-    wins: data.winner[depth] === place,
+  step.map(([parent, name, logProbability, score, fate], index) => ({
+    depth, index, parent, text: data.names[name], logProbability, score, fate: FATES[fate],
+    isBest: data.bestPath[depth] === index,
   })),
 );
-// Neither ended nor pruned when the search stopped.
-const isLeft = (branch) => branch.fate === "kept" && branch.depth === branches.length - 1;
+// A branch that was still in the beam when the search stopped.
+const isUnfinished = (branch) => branch.fate === "kept" && branch.depth === branches.length - 1;
 
 function startBeam() {
   drawCandidates();
@@ -22,80 +22,80 @@ function startBeam() {
   $("tree").append(...branches.map((_, depth) => stepName(depth)));
   $("tree").append(...beam.nodes.flat());
   const rows = Math.max(0, ...branches.map((step) => step.length));
-  const height = TOP + HIGH * rows;
-  Object.assign($("tree").style, { width: `${WIDE * branches.length}px`, height: `${height}px` });
-  $("tree-edges").setAttribute("viewBox", `0 0 ${WIDE * branches.length} ${height}`);
+  const height = TOP + ROW_HEIGHT * rows;
+  Object.assign($("tree").style, { width: `${COLUMN_WIDTH * branches.length}px`, height: `${height}px` });
+  $("tree-edges").setAttribute("viewBox", `0 0 ${COLUMN_WIDTH * branches.length} ${height}`);
   $("beam-step").addEventListener("input", (event) => stepTo(Number(event.target.value)));
   $("beam-back").addEventListener("click", () => stepTo(beam.step - 1));
-  $("beam-on").addEventListener("click", () => stepTo(beam.step + 1));
+  $("beam-next").addEventListener("click", () => stepTo(beam.step + 1));
   $("beam-play").addEventListener("click", play);
   $("beam-pruned").addEventListener("change", (event) => {
     $("tree").classList.toggle("bare", !event.target.checked);
     drawEdges();
-    stayReachable();
+    keepReachable();
   });
-  rove($("tree"), ".branch", walk);
-  pointing($("tree"), ".branch", explain);
+  rove($("tree"), ".branch", nextBranch);
+  pointing($("tree"), ".branch", showBranch);
   if (beam.nodes.length) beam.nodes[0][0].tabIndex = 0;
   stepTo(branches.length);
-  beam.started = true; // from here on, the newest step is brought into view
+  beam.started = true; // from here on, scroll to the newest step
 }
 
 function drawCandidates() {
   const head = ["", "Text", "Score", "Log-probability", "Tokens"].map((text) => element("th", { scope: "col" }, text));
-  const rows = data.candidates.map((one, rank) => {
-    const text = element("td", { dir: "auto" }, one.text);
-    if (!one.ended) text.append(element("small", {}, " (cut off)"));
-    const figures = [one.score, one.logProbability].map((value) => element("td", { class: "number" }, value.toFixed(3)));
-    const place = element("th", { scope: "row" }, rank === 0 ? "★ 1" : String(rank + 1));
-    return element("tr", { class: rank === 0 ? "best" : "" }, place, text, ...figures, element("td", { class: "number" }, String(one.length)));
+  const rows = data.candidates.map((candidate, rank) => {
+    const text = element("td", { dir: "auto" }, candidate.text);
+    if (!candidate.ended) text.append(element("small", {}, " (length limit reached)"));
+    const figures = [candidate.score, candidate.logProbability].map((value) => element("td", { class: "number" }, value.toFixed(3)));
+    const number = element("th", { scope: "row" }, rank === 0 ? "★ 1" : String(rank + 1));
+    return element("tr", { class: rank === 0 ? "best" : "" }, number, text, ...figures, element("td", { class: "number" }, String(candidate.length)));
   });
   $("candidates").replaceChildren(element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
 }
 
 function node(branch) {
-  const sign = branch.wins ? "★" : { kept: isLeft(branch) ? "…" : "", ended: "■", pruned: "✕" }[branch.fate];
-  const made = element(
+  const sign = branch.isBest ? "★" : { kept: isUnfinished(branch) ? "…" : "", ended: "■", pruned: "✕" }[branch.fate];
+  const button = element(
     "button",
-    { type: "button", role: "treeitem", tabindex: "-1", class: `branch ${branch.fate}${branch.wins ? " winner" : ""}`, "aria-level": branch.depth + 1, "aria-label": described_branch(branch) },
+    { type: "button", role: "treeitem", tabindex: "-1", class: `branch ${branch.fate}${branch.isBest ? " best-path" : ""}`, "aria-level": branch.depth + 1, "aria-label": describeBranch(branch) },
     token(branch.text),
     element("small", {}, branch.score === null ? "" : branch.score.toFixed(2)),
     element("i", { "aria-hidden": "true" }, sign),
   );
-  Object.assign(made.style, { left: `${WIDE * branch.depth}px`, top: `${TOP + HIGH * branch.place}px`, width: `${NODE[0]}px`, height: `${NODE[1]}px` });
-  made.branch = branch;
-  return made;
+  Object.assign(button.style, { left: `${COLUMN_WIDTH * branch.depth}px`, top: `${TOP + ROW_HEIGHT * branch.index}px`, width: `${NODE_SIZE[0]}px`, height: `${NODE_SIZE[1]}px` });
+  button.branch = branch;
+  return button;
 }
 
 function stepName(depth) {
-  const made = element("span", { class: "step-name", "aria-hidden": "true" }, `step ${depth + 1}`);
-  made.style.left = `${WIDE * depth}px`;
-  return made;
+  const label = element("span", { class: "step-name", "aria-hidden": "true" }, `step ${depth + 1}`);
+  label.style.left = `${COLUMN_WIDTH * depth}px`;
+  return label;
 }
 
-function lineage(branch) {
-  const way = [];
-  for (let at = branch; at; at = branches[at.depth - 1]?.[at.parent]) way.unshift(at);
-  return way;
+function pathTo(branch) {
+  const path = [];
+  for (let step = branch; step; step = branches[step.depth - 1]?.[step.parent]) path.unshift(step);
+  return path;
 }
 
-function described_branch(branch) {
-  const fate = { kept: isLeft(branch) ? "still going when the search stopped" : "kept", ended: "ended", pruned: "pruned" }[branch.fate];
+function describeBranch(branch) {
+  const fate = { kept: isUnfinished(branch) ? "unfinished when the search stopped" : "kept", ended: "ended", pruned: "pruned" }[branch.fate];
   const score = branch.score === null ? "–" : branch.score.toFixed(4);
-  const kind = branch.fate === "ended" ? "score (over the length penalty)" : "sum of log-probabilities";
-  return `Step ${branch.depth + 1}, ${quoted(branch.text)}: probability ${percent(branch.logProbability)}, ${kind} ${score}, ${fate}${branch.wins ? ", on the way to the winner" : ""}`;
+  const kind = branch.fate === "ended" ? "score (log-probability divided by the length penalty)" : "sum of log-probabilities";
+  return `Step ${branch.depth + 1}, ${quoted(branch.text)}: probability ${percent(branch.logProbability)}, ${kind} ${score}, ${fate}${branch.isBest ? ", on the path to the best hypothesis" : ""}`;
 }
 
-function explain(item) {
-  if (!item?.branch || item === beam.explained) return;
-  beam.explained = item;
-  const way = lineage(item.branch);
-  beam.way = new Set(way);
+function showBranch(item) {
+  if (!item?.branch || item === beam.shown) return;
+  beam.shown = item;
+  const path = pathTo(item.branch);
+  beam.path = new Set(path);
   $("beam-readout").replaceChildren(
-    `${described_branch(item.branch)}. So far: `,
-    element("bdi", { class: "said" }, spoken(way.map(({ text }) => text)) || "–"),
+    `${describeBranch(item.branch)}. Text so far: `,
+    element("bdi", { class: "prefix" }, joinTokens(path.map(({ text }) => text)) || "–"),
   );
-  for (const other of beam.nodes.flat()) other.classList.toggle("way", beam.way.has(other.branch));
+  for (const other of beam.nodes.flat()) other.classList.toggle("on-path", beam.path.has(other.branch));
   drawEdges();
 }
 
@@ -105,20 +105,20 @@ function drawEdges() {
   const paths = [];
   for (const branch of branches.flat()) {
     if (!visible(branch) || branch.depth === 0) continue;
-    const [x, y] = [WIDE * branch.depth, TOP + HIGH * branch.place + NODE[1] / 2];
-    const from = [x - WIDE + NODE[0], TOP + HIGH * branch.parent + NODE[1] / 2];
+    const [x, y] = [COLUMN_WIDTH * branch.depth, TOP + ROW_HEIGHT * branch.index + NODE_SIZE[1] / 2];
+    const from = [x - COLUMN_WIDTH + NODE_SIZE[0], TOP + ROW_HEIGHT * branch.parent + NODE_SIZE[1] / 2];
     const middle = (x + from[0]) / 2;
-    const kinds = [branch.fate, branch.wins ? "winner" : "", beam.way?.has(branch) ? "way" : ""].join(" ");
-    paths.push([branch.wins ? 1 : 0, `<path class="${kinds}" d="M${from[0]} ${from[1]}C${middle} ${from[1]} ${middle} ${y} ${x} ${y}"/>`]);
+    const kinds = [branch.fate, branch.isBest ? "best-path" : "", beam.path?.has(branch) ? "on-path" : ""].join(" ");
+    paths.push([branch.isBest ? 1 : 0, `<path class="${kinds}" d="M${from[0]} ${from[1]}C${middle} ${from[1]} ${middle} ${y} ${x} ${y}"/>`]);
   }
   $("tree-edges").innerHTML = paths.sort((a, b) => a[0] - b[0]).map(([, path]) => path).join("");
 }
 
-// What Tab leads to must be there to be seen.
-function stayReachable() {
-  const reached = $("tree").querySelector('[tabindex="0"]');
-  if (!reached || visible(reached.branch)) return;
-  reachable($("tree"), beam.nodes[0].find((item) => visible(item.branch)) ?? beam.nodes[0][0]);
+// Make sure that Tab leads to a visible branch.
+function keepReachable() {
+  const current = $("tree").querySelector('[tabindex="0"]');
+  if (!current || visible(current.branch)) return;
+  makeReachable($("tree"), beam.nodes[0].find((item) => visible(item.branch)) ?? beam.nodes[0][0]);
 }
 
 function stepTo(step) {
@@ -126,15 +126,15 @@ function stepTo(step) {
   $("beam-step").value = beam.step;
   $("beam-step-value").textContent = `${beam.step} of ${branches.length}`;
   $("beam-back").disabled = beam.step <= 1;
-  $("beam-on").disabled = beam.step >= branches.length;
+  $("beam-next").disabled = beam.step >= branches.length;
   for (const item of beam.nodes.flat()) item.hidden = item.branch.depth >= beam.step;
-  beam.explained = null;
+  beam.shown = null;
   drawEdges();
-  stayReachable();
+  keepReachable();
   const last = branches[beam.step - 1] ?? [];
   const counts = FATES.map((fate) => `${last.filter((branch) => branch.fate === fate).length} ${fate}`);
-  $("beam-readout").textContent = `Step ${beam.step}: ${counts.join(", ")}. Point at a branch, or move to it, for its text so far.`;
-  if (beam.started) $("beam-scroller").scrollLeft = WIDE * (beam.step + 1) - $("beam-scroller").clientWidth;
+  $("beam-readout").textContent = `Step ${beam.step}: ${counts.join(", ")}. Point at a branch to see its text so far.`;
+  if (beam.started) $("beam-scroller").scrollLeft = COLUMN_WIDTH * (beam.step + 1) - $("beam-scroller").clientWidth;
 }
 
 function play() {
@@ -153,14 +153,14 @@ function pause() {
   $("beam-play").textContent = "Play";
 }
 
-// Left to the parent, right to the best child, up and down in the column.
-function walk(item, key) {
-  const { depth, place, parent } = item.branch;
+// Left: parent; right: best child; up and down: neighbors in the column.
+function nextBranch(item, key) {
+  const { depth, index, parent } = item.branch;
   const column = beam.nodes[depth].filter((other) => visible(other.branch));
   if (key === "ArrowLeft") return beam.nodes[depth - 1]?.[parent];
   if (key === "ArrowRight") {
-    const children = (beam.nodes[depth + 1] ?? []).filter((other) => other.branch.parent === place && visible(other.branch));
-    return children.find((other) => other.branch.wins) ?? children[0];
+    const children = (beam.nodes[depth + 1] ?? []).filter((other) => other.branch.parent === index && visible(other.branch));
+    return children.find((other) => other.branch.isBest) ?? children[0];
   }
-  return neighbour(column, item, key, ["ArrowUp", "ArrowDown"]);
+  return neighbor(column, item, key, ["ArrowUp", "ArrowDown"]);
 }

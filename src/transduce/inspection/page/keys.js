@@ -1,52 +1,52 @@
-// Roving focus: of a group of things, one can be reached with Tab, and the arrows move between them.
+// Roving focus: Tab reaches one item of a group, and the arrow keys move between its items.
 
-// `next(item, key)` says where a key leads, or nothing. Items are what `selector` finds in the group.
+// `next(item, key)` returns the item that a key leads to, or undefined. `selector` matches the group's items.
 function rove(group, selector, next) {
   group.addEventListener("keydown", (event) => {
     const item = event.target.closest(selector);
     if (!item || event.ctrlKey || event.altKey || event.metaKey) return;
-    const goal = next(item, event.key);
-    if (!goal) return;
+    const target = next(item, event.key);
+    if (!target) return;
     event.preventDefault();
-    moveTo(group, selector, goal);
+    moveTo(group, target);
   });
   group.addEventListener("focusin", (event) => {
     const item = event.target.closest(selector);
-    if (item) reachable(group, item);
+    if (item) makeReachable(group, item);
   });
 }
 
-function reachable(group, item) {
+function makeReachable(group, item) {
   group.querySelectorAll('[tabindex="0"]').forEach((other) => (other.tabIndex = -1));
   item.tabIndex = 0;
 }
 
-function moveTo(group, selector, item) {
-  reachable(group, item);
+function moveTo(group, item) {
+  makeReachable(group, item);
   item.focus();
   item.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
-// `act` hears of what is pointed at, clicked or focused. When the page scrolls under a resting pointer, browsers
-// report what comes to lie there: that is nobody's doing.
+// Call `act` with the item that is pointed at, clicked or focused. When the page scrolls under a resting pointer,
+// browsers report mouse moves without a change of position: those are ignored.
 function pointing(group, selector, act) {
-  let rest = "";
+  let last = "";
   group.addEventListener("mousemove", (event) => {
-    const place = `${event.screenX} ${event.screenY}`;
-    if (place !== rest) act(event.target.closest(selector));
-    rest = place;
+    const position = `${event.screenX} ${event.screenY}`;
+    if (position !== last) act(event.target.closest(selector));
+    last = position;
   });
   for (const kind of ["focusin", "click"]) {
     group.addEventListener(kind, (event) => act(event.target.closest(selector)));
   }
 }
 
-// The next one in a row of things; `keys` are the two that lead back and on.
-function neighbour(items, item, key, keys) {
-  const place = items.indexOf(item);
+// The neighbor of an item in a list; `keys` are the keys for the previous and the next one.
+function neighbor(items, item, key, keys) {
+  const index = items.indexOf(item);
   if (key === "Home") return items[0];
   if (key === "End") return items[items.length - 1];
-  if (key === keys[0]) return items[place - 1];
-  if (key === keys[1]) return items[place + 1];
+  if (key === keys[0]) return items[index - 1];
+  if (key === keys[1]) return items[index + 1];
   return undefined;
 }

@@ -1,4 +1,4 @@
-// The page as a whole.
+// Start all parts of the page.
 
 function startTabs() {
   const tabs = [...$("tabs").children];
@@ -11,15 +11,15 @@ function startTabs() {
   };
   $("tabs").addEventListener("click", (event) => tabs.includes(event.target) && open(event.target));
   rove($("tabs"), "[role=tab]", (item, key) => {
-    const goal = neighbour(tabs, item, key, ["ArrowLeft", "ArrowRight"]);
-    if (goal) open(goal);
-    return goal;
+    const tab = neighbor(tabs, item, key, ["ArrowLeft", "ArrowRight"]);
+    if (tab) open(tab);
+    return tab;
   });
   open(tabs[0]);
 }
 
-// A view that would be empty.
-function withdraw(name) {
+// Remove a view that would be empty.
+function removeView(name) {
   $(`tab-${name}`).remove();
   $(name).hidden = true;
 }
@@ -29,26 +29,26 @@ $("target").textContent = data.target || "–";
 if (data.targetWasGiven) {
   $("target-name").textContent = "Given translation";
   const own = element("dd", { dir: "auto" }, data.candidates[0]?.text ?? "");
-  document.querySelector(".pair").append(element("div", {}, element("dt", {}, "The model’s own"), own));
+  document.querySelector(".pair").append(element("div", {}, element("dt", {}, "Model’s translation"), own));
 }
 document.title = `${data.source} – inspection`;
 const error = 1 / STEPS / 2;
-const attends = Object.keys(KINDS).some(has);
-const exactness = attends
-  ? `Weights are the model’s own, exact to ±${error.toPrecision(1)}, means of them too; log-probabilities and scores to ±0.00005. `
-  : "This model has no attention: there are no weights to show. Log-probabilities and scores are exact to ±0.00005. ";
+const hasAttention = Object.keys(KINDS).some(has);
+const exactness = hasAttention
+  ? `Weights are exact to ±${error.toPrecision(1)}, log-probabilities and scores to ±0.00005. `
+  : "This model has no attention. Log-probabilities and scores are exact to ±0.00005. ";
 $("exactness").textContent =
   exactness +
-  "In the maps, positions run from left to right and from top to bottom in every language; · marks a piece that continues a word, ␣ a space.";
+  "In the heat maps, positions run from left to right and from top to bottom in every language. A token that continues a word starts with ·, and ␣ is a space.";
 
-if (attends) startAttention();
-else withdraw("attention");
+if (hasAttention) startAttention();
+else removeView("attention");
 if (has("encoder_decoder")) startAlignment();
-else withdraw("alignment");
+else removeView("alignment");
 startBeam();
 startTabs();
 startTheme(() => {
-  if (!attends) return;
+  if (!hasAttention) return;
   drawOverview();
   drawMap();
 });

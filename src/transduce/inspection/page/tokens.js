@@ -1,23 +1,23 @@
-// Tokens as elements: each in a direction of its own, whatever stands around it.
+// Tokens as elements, each with its own writing direction.
 
 function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
+  const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
-    if (key === "class") made.className = value;
-    else if (value !== undefined) made.setAttribute(key, value);
+    if (key === "class") node.className = value;
+    else if (value !== undefined) node.setAttribute(key, value);
   }
-  made.append(...children);
-  return made;
+  node.append(...children);
+  return node;
 }
 
 function token(text) {
   return element("bdi", { class: /^<.*>$/.test(text) ? "token special" : "token" }, text);
 }
 
-// A token in a spoken or written sentence, apart from the text around it.
+// A token in a sentence, isolated from the writing direction of the text around it.
 const quoted = (text) => `\u2068“${text}”\u2069`;
 
-// The way a sentence runs is that of its first letter.
+// The writing direction of a text is that of its first letter.
 function direction(text) {
   const letter = /\p{L}/u.exec(text)?.[0] ?? "a";
   return /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u.test(letter)
@@ -25,8 +25,8 @@ function direction(text) {
     : "ltr";
 }
 
-// Target tokens as text.
-function spoken(tokens) {
+// Join target tokens to text.
+function joinTokens(tokens) {
   const words = tokens.filter((text) => !/^<\/?s>$/.test(text));
   if (!data.hasWords) return words.join("").replaceAll("␣", " ");
   const joined = words.map((text) => (text.startsWith("·") ? text.slice(1) : ` ${text}`)).join("");

@@ -1,11 +1,11 @@
-// The data of the page, and attention weights taken out of it.
+// The page's data, and the attention weights in it.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const STEPS = 2 ** data.bits - 1; // between 0 and 1
+const STEPS = 2 ** data.bits - 1; // a weight of 1
 const MEAN = "mean";
 
 class Weights {
-  // Packed whole numbers, little end first, as (layers, heads, rows, columns).
+  // Little-endian integers of shape (layers, heads, rows, columns), in base64.
   constructor({ shape, data: packed }) {
     [this.layers, this.heads, this.rows, this.columns] = shape;
     const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
@@ -18,7 +18,7 @@ class Weights {
     this.maps = new Map();
   }
 
-  // The weights of a layer's head, row by row; either may be MEAN.
+  // The weights of a head of a layer, row by row; either may be MEAN.
   map(layer, head) {
     const name = `${layer} ${head}`;
     if (!this.maps.has(name)) this.maps.set(name, this.average(layer, head));
@@ -44,7 +44,7 @@ const WEIGHTS = Object.fromEntries(
   Object.entries(data.attention).map(([kind, packed]) => [kind, new Weights(packed)]),
 );
 
-const greatest = (map) => map.reduce((most, value) => Math.max(most, value), 0);
+const maximum = (map) => map.reduce((largest, value) => Math.max(largest, value), 0);
 
-// As many digits as are true.
-const shown = (weight) => weight.toFixed(data.bits === 16 ? 4 : 2);
+// As many digits as are exact.
+const formatWeight = (weight) => weight.toFixed(data.bits === 16 ? 4 : 2);

@@ -1,13 +1,13 @@
-// One scale for every map: a single hue, its lightness in even steps as the eye sees them (OKLCH), beginning
-// at the colour of the page, so that nothing looks like nothing in light and in dark.
+// One color scale for all maps: a single hue with perceptually even steps of lightness (OKLCH), starting at the
+// color of the page in light and dark mode.
 
 const LEVELS = 64;
 const HUE = 262;
 let ramp = [];
 
 function isDark() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const theme = document.documentElement.dataset.theme;
+  return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
 function oklch(lightness, chroma, hue) {
@@ -45,27 +45,27 @@ function paintScale() {
   document.getElementById("legend-bar").style.background = `linear-gradient(to right, ${stops})`;
 }
 
-const level = (weight, most) => Math.round((LEVELS - 1) * Math.min(1, most > 0 ? weight / most : 0));
+const level = (weight, top) => Math.round((LEVELS - 1) * Math.min(1, top > 0 ? weight / top : 0));
 
-// Weights as a small picture, a pixel each.
-function paint(canvas, map, rows, columns, most) {
+// Paint weights as a small image with one pixel per weight.
+function paint(canvas, map, rows, columns, top) {
   canvas.width = columns;
   canvas.height = rows;
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns, rows);
-  map.forEach((weight, place) => {
-    image.data.set([...ramp[level(weight, most)].rgb, 255], 4 * place);
+  map.forEach((weight, index) => {
+    image.data.set([...ramp[level(weight, top)].rgb, 255], 4 * index);
   });
   context.putImageData(image, 0, 0);
 }
 
-// The theme: the system's, until somebody chooses.
+// The theme is the system's until the user selects one.
 function startTheme(repaint) {
   const button = document.getElementById("theme");
   const show = () => {
     paintScale();
     button.textContent = isDark() ? "☀ Light" : "☾ Dark";
-    button.setAttribute("aria-label", isDark() ? "Show in light colours" : "Show in dark colours");
+    button.setAttribute("aria-label", isDark() ? "Switch to light colors" : "Switch to dark colors");
     repaint();
   };
   button.addEventListener("click", () => {
