@@ -48,8 +48,8 @@ def test_all_labels_are_inside_the_image(tmp_path, monkeypatch, times):
     picture = imread(tmp_path / "map.png")
     assert picture.shape[:2] == pytest.approx((whole.height, whole.width), abs=2)
     axes = figure.axes[0]
-    names = [*axes.get_xticklabels(), *axes.get_yticklabels(), axes.yaxis.label, axes.title]
-    assert len(names) == len(found.source_tokens) + len(found.target_tokens) + 2
+    names = [*axes.get_xticklabels(), *axes.get_yticklabels(), axes.xaxis.label, axes.yaxis.label, axes.title]
+    assert len(names) == len(found.source_tokens) + len(found.target_tokens) + 3
     for name in names:
         box = name.get_window_extent()
         assert whole.x0 < box.x0 < box.x1 < whole.x1, name

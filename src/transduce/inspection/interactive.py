@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console, Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -57,16 +57,19 @@ def show_translation(translation: Translation, translator: Translator, console: 
         console.print("(no translation)", style="dim")
         return
     best = translation.candidates[0]
-    console.print(Text(best.text, style="bold"), soft_wrap=True)
+    score = Text(f"  ({best.score:.2f})" if len(translation.candidates) > 1 else "", style="dim")
+    console.print(Text(best.text, style="bold") + score, soft_wrap=True)
     for rank, candidate in enumerate(translation.candidates[1:], 2):
         prefix = Text(f"{rank:3}. {candidate.score:6.2f}  ", style="dim")
         console.print(prefix + Text(candidate.text, style="not dim"), soft_wrap=True)
     attention = translator.attention(translation) if best.ids else None
     if attention is not None:
+        console.print()
         console.print(attention_view(attention, translation.source_tokens, best.tokens, console.width))
+        console.print()
 
 
-def attention_view(attention: Tensor, source: list[str], target: list[str], width: int) -> RenderableType:
+def attention_view(attention: Tensor, source: list[str], target: list[str], width: int) -> Group:
     """Return attention weights, (target, source), as a table of shades, one row per target token.
 
     If the table is too wide, return each target token with the source token it attends to most.
@@ -81,14 +84,14 @@ def attention_view(attention: Tensor, source: list[str], target: list[str], widt
         table.add_column(Text(token), no_wrap=True)
     for token, weights in zip(rows, attention.tolist(), strict=True):
         table.add_row(Text(" " * _INDENT + token), *(_shade(weight) * 2 for weight in weights))
-    return table
+    return Group(Text("attention (rows: target, columns: source)", style="dim"), table)
 
 
 def _shade(weight: float) -> str:
     return SHADES[min(len(SHADES) - 1, round(weight / _FULL_SHADE * (len(SHADES) - 1)))]
 
 
-def _strongest(attention: Tensor, source: list[str], target: list[str], width: int) -> RenderableType:
+def _strongest(attention: Tensor, source: list[str], target: list[str], width: int) -> Group:
     """Return the most attended source token of each target token, in as many columns as fit."""
     indices = attention.argmax(dim=-1).tolist()
     cells = [f"{token} ← {source[index]}" for token, index in zip(target, indices, strict=True)]
@@ -98,4 +101,5 @@ def _strongest(attention: Tensor, source: list[str], target: list[str], width: i
     grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
     for row in range(height):
         grid.add_row(*(Text(cell, overflow="fold") for cell in cells[row::height]))
-    return Padding(grid, (0, 0, 0, _INDENT), style="dim")
+    caption = Text("each target token ← the source token with the most attention", style="dim")
+    return Group(caption, Padding(grid, (0, 0, 0, _INDENT)))

@@ -5,6 +5,7 @@ const KINDS = {
   decoder: "Decoder self-attention",
   encoder_decoder: "Encoder-decoder attention",
 };
+const ROW_HEADER = 130; // width in pixels
 const view = { kind: "encoder_decoder", layer: MEAN, head: MEAN, rows: "target", scale: "one", row: 0, column: null };
 const $ = (id) => document.getElementById(id);
 const tokensOf = {
@@ -113,7 +114,9 @@ function drawMap() {
   const [keys, queries, map] = [tokensOf.keys(), tokensOf.queries(), currentMap()];
   const top = scaleMaximum(map);
   const size = Math.max(keys.length, queries.length);
-  const cell = size <= 28 ? 32 : size <= 48 ? 24 : 17;
+  const largest = size <= 28 ? 32 : size <= 48 ? 24 : 17;
+  const room = $("map-scroller").clientWidth - ROW_HEADER;
+  const cell = [largest, 28, 24].find((width) => width <= largest && (width + 1) * keys.length <= room) ?? largest;
   $("map").style.setProperty("--cell", `${cell}px`);
   $("map-name").textContent = `${KINDS[view.kind]}, ${numbered("layer", view.layer)}, ${numbered("head", view.head)}`;
   $("legend-maximum").textContent = top === 1 ? "1" : formatWeight(top);
@@ -123,7 +126,7 @@ function drawMap() {
     // With tens of thousands of cells, HTML text (of numbers only) is much faster than DOM calls.
     const cells = keys.map((_, column) => {
       const weight = map[row * keys.length + column];
-      const number = cell === 32 && weight >= 0.05 ? shortWeight(weight) : "";
+      const number = cell >= 24 && size <= 28 && weight >= 0.05 ? shortWeight(weight) : "";
       return `<td class="w${level(weight, top)}" tabindex="-1" data-row="${row}" data-column="${column}" aria-label="${formatWeight(weight)}">${number}</td>`;
     });
     const line = element("tr");

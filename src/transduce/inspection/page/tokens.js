@@ -34,4 +34,4 @@ function joinTokens(tokens) {
 }
 
 const percent = (logProbability) =>
-  logProbability === null ? "–" : `${(100 * Math.exp(logProbability)).toFixed(1)} %`;
+  logProbability === null ? "–" : `${(100 * Math.exp(logProbability)).toFixed(1)}%`;
