@@ -1,5 +1,6 @@
 """``transduce translate`` and ``interactive``, as a user runs them."""
 
+import contextlib
 import json
 import os
 import pty
@@ -8,7 +9,6 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
 import transduce
 from builders import small_config
@@ -214,12 +214,13 @@ def test_interactive_continues_after_invalid_text(folder):
         env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
     )
     assert done.returncode == 0
-    assert done.stdout.count(b"that is not UTF-8") == 1
-    assert done.stdout.count(b"</s>") == 2  # two pictures
+    assert done.stdout.count(b"UTF-8") == 1
+    assert done.stdout.count(b"</s>") == 2  # two attention tables
 
 
-def test_interactive_on_a_terminal(folder):
-    """On a terminal: the translation, alternatives, and a picture of the attention."""
+@pytest.mark.parametrize("interrupt", [False, True], ids=["ctrl-d", "ctrl-c"])
+def test_interactive_on_a_terminal(folder, interrupt):
+    """On a terminal: the translation, alternatives, and the attention."""
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, "interactive", str(folder / "model")],
@@ -232,7 +233,7 @@ def test_interactive_on_a_terminal(folder):
     shown = ""
 
     def until(prompts):
-        """It has asked so often for a line."""
+        """Read until this many prompts were shown."""
         nonlocal shown
         while shown.count("\n> ") < prompts:
             shown += os.read(leader, 4096).decode(errors="replace")
@@ -241,22 +242,14 @@ def test_interactive_on_a_terminal(folder):
     until(1)
     os.write(leader, b"the fox\n")
     until(2)
-    assert "</s>" in shown  # the picture
-    os.write(leader, b"\x04")
+    assert "</s>" in shown  # the attention table
+    if interrupt:
+        process.send_signal(signal.SIGINT)
+    else:
+        os.write(leader, b"\x04")
+    with contextlib.suppress(OSError):  # raised when the process has ended
+        while part := os.read(leader, 4096):
+            shown += part.decode(errors="replace")
     assert process.wait() == 0
+    assert "error" not in shown
     os.close(leader)
-
-
-def test_the_picture():
-    from rich.console import Console
-
-    from transduce.inspection.interactive import picture
-
-    attention = torch.tensor([[0.9, 0.1], [0.0, 1.0]])
-    console = Console(width=60, record=True, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
-    console.print(picture(attention, ["the", "</s>"], ["der", "Hund"], 60))
-    shown = console.export_text().splitlines()
-    assert any("the" in line and "</s>" in line for line in shown)
-    assert "█" in next(line for line in shown if "der" in line)
-    narrow = picture(attention, ["the", "</s>"], ["der", "Hund"], 10)
-    assert str(narrow) == "der ← the   Hund ← </s>"

@@ -52,9 +52,7 @@ def inspect(
     require_different(page, png)
     check_output(page, "HTML page")
     check_output(png, "PNG image")
-    translator = Translator.load(
-        model, beam=beam or DEFAULT_BEAM, precision="float32", device=device
-    )
+    translator = Translator.load(model, beam=beam or DEFAULT_BEAM, precision="float32", device=device)
     inspection = inspect_sentence(translator, sentence, target)
     if page:
         inspection.save(page)
