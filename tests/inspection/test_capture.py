@@ -12,7 +12,7 @@ from transduce.decoding.trace import Branch
 from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError, DataError, TransduceError
 from transduce.inspection.capture import best_path, inspect
-from transduce.nn.attention import SelfAttention, scaled_dot_product_attention
+from transduce.nn.attention import scaled_dot_product_attention
 
 
 def test_weights_equal_the_models_and_rows_sum_to_one():
@@ -35,12 +35,11 @@ def test_weights_equal_the_equation():
     model, tokenizer = model_for(ENGLISH, GERMAN)
     found = look(model, tokenizer, ENGLISH, GERMAN, extra_length=3)
     source = torch.tensor(tokenizer.encode_source([ENGLISH]))
-    attention: SelfAttention = model.encoder.layers[0].self_attention
+    attention = model.encoder.layers[0].self_attention
     with torch.no_grad():
         x = model.source_positions(model.source_embedding(source))
-        query, key, value = (
-            attention.split(part) for part in attention.query_key_value(x).split(attention.widths, -1)
-        )
+        parts = attention.query_key_value(x).split(attention.widths, -1)
+        query, key, value = map(attention.split_heads, parts)
         expected = scaled_dot_product_attention(query, key, value).weights[0]
     assert torch.allclose(found.encoder[0], expected, atol=1e-6)
 
@@ -168,6 +167,17 @@ def test_the_search_equals_the_translators(search, rest):
         for step, after in enumerate(found.trace[1:])
         for branch in after
     )
+
+
+def test_an_int8_model_is_inspected_layer_by_layer(tmp_path):
+    model, tokenizer = model_for(ENGLISH, GERMAN)
+    transduce.save(model, tmp_path / "model", tokenizer)
+    translator = transduce.Translator.load(tmp_path / "model", beam=2, extra_length=3, precision="int8")
+    found = transduce.inspect(translator, ENGLISH, GERMAN)
+    exact = look(model, tokenizer, ENGLISH, GERMAN, beam=2, extra_length=3)
+    assert found.encoder.shape == exact.encoder.shape
+    assert (found.encoder - exact.encoder).abs().mean() < 0.05  # rounding
+    assert translator(ENGLISH).text == transduce.inspect(translator, ENGLISH).target
 
 
 @pytest.mark.parametrize("search", [{"sample": True}, {"beam": 4, "diverse_groups": 2}])

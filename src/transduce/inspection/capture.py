@@ -13,6 +13,7 @@ from transduce.decoding.hypotheses import Hypothesis
 from transduce.decoding.trace import Branch, Trace
 from transduce.decoding.translation import Candidate
 from transduce.decoding.translator import Translator
+from transduce.engine.packed_transformer import PackedTransformer
 from transduce.errors import DataError, TransduceError
 from transduce.inspection.heads import evaluating
 from transduce.inspection.inspection import Inspection
@@ -29,6 +30,8 @@ def inspect(translator: Translator, source: str, target: str | None = None) -> I
     If a ``target`` is given, weights and probabilities are those of that target instead of the translation.
     """
     model, tokenizer = translator.model, translator.tokenizer
+    if isinstance(model, PackedTransformer):
+        model = model.transformer  # the same weights, layer by layer
     if not isinstance(model, Transformer | RNN):
         raise TransduceError(f"a {type(model).__name__} cannot be inspected", "inspect a single model")
     eos, limit = model.vocabulary.eos, model.max_length
