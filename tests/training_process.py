@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from transduce import artifact
+from transduce.artifact import weights
 from transduce.config import RunConfig, TrainingConfig, TransformerConfig
 from transduce.runs.train import train as train_translation
 from transduce.training import checkpoint
@@ -78,8 +78,7 @@ def _send_signal_at(moment: int, number: int) -> None:
         return wrapped
 
     register_optimizer_step_pre_hook(count_moment)
-    for module in (artifact, checkpoint):
+    for module in (weights, checkpoint):
         module.save_file = counted(module.save_file)
-        module.sync = counted(module.sync)
-    Path.rename, Path.replace = counted(Path.rename), counted(Path.replace)
+    os.fsync, Path.rename, Path.replace = map(counted, (os.fsync, Path.rename, Path.replace))
     checkpoint.shutil.rmtree = counted(checkpoint.shutil.rmtree)
