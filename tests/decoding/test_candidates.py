@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.decoding.beam import _closed_up, _settle
+from transduce.decoding.beam import close_gaps, keep_places
 from transduce.decoding.candidates import best_of
 
 
@@ -36,7 +36,7 @@ def test_the_best_of_blocks_are_the_best_of_all(sentences, width, vocabulary, co
 @given(st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=5), min_size=1, max_size=4))
 def test_the_first_child_takes_its_parents_place(parents):
     parents = np.array(parents)
-    order = _settle(parents)
+    order = keep_places(parents)
     for row, moved in zip(parents.tolist(), order.tolist(), strict=True):
         assert sorted(moved) == [0, 1, 2, 3, 4]  # each child has a place of its own
         for parent in set(row):
@@ -45,6 +45,6 @@ def test_the_first_child_takes_its_parents_place(parents):
 
 @given(st.lists(st.booleans(), max_size=12))
 def test_remaining_rows_fill_the_gaps_with_few_moves(going):
-    rows = _closed_up(going)
+    rows = close_gaps(going)
     assert sorted(rows) == [row for row, goes in enumerate(going) if goes]
     assert all(row == place for place, row in enumerate(rows) if going[place])

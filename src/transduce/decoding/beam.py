@@ -1,4 +1,4 @@
-"""Beam search: the most likely targets, a few of them at a time (section 6.1: four, α = 0.6)."""
+"""Beam search (section 6.1 of the paper: beam size 4, length penalty α = 0.6)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transduce.decoding.candidates import Chooser, choose_best, no_numbers
-from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, Integers
+from transduce.decoding.candidates import Chooser, choose_best, nan_logits
+from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, Integers, without_end
 from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
-from transduce.decoding.rules import Rule, silent_tokens
+from transduce.decoding.rules import Rule, forbidden_tokens
 from transduce.decoding.trace import Trace, Tracer
 from transduce.errors import ConfigError
 from transduce.models.protocol import SearchingModel, SearchRequest, SequenceModel
@@ -21,7 +21,7 @@ from transduce.models.protocol import SearchingModel, SearchRequest, SequenceMod
 def beam_search(
     model: SequenceModel[Any, Any],
     source: Tensor,
-    max_lengths: Sequence[int],
+    max_lengths: int | Sequence[int],
     *,
     beam: int = 4,
     count: int | None = None,
@@ -33,98 +33,147 @@ def beam_search(
     exact: bool = True,
     trace: Trace | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each source, (batch, source), the ``count`` best targets (or ``beam``) that were found, best first.
+    """Return the ``count`` best hypotheses of each source, best first.
 
-    A target is at most as long as its sentence's ``max_lengths``, ``eos`` included; one that has not ended
-    there is cut off. Padding and ``bos`` are never said, nor what the ``rules`` forbid. A sentence is done,
-    and leaves the batch, when it has ``count`` targets that nothing still under way can surpass; with a beam
-    as wide as the space, that is exhaustive search. If it need not be ``exact``, a sentence is also done when
-    it has ``beam`` targets. A beam of one is greedy search: it ends with the first ``eos``. Of targets that
-    are cut off, those that are not ``complete`` count only if there are no others. ``trace`` receives every
-    candidate of every step, if there is one source.
+    The search works on ids; `Translator` and `TextGenerator` work on text. It takes every model that has
+    `encode`, `start` and `step`:
+
+    >>> import torch, transduce
+    >>> vocabulary = transduce.Vocabulary(source=20, target=20)
+    >>> model = transduce.Transformer(transduce.preset("tiny").model, vocabulary).eval()
+    >>> eos, pad = vocabulary.eos, vocabulary.pad
+    >>> source = torch.tensor([[5, 6, 7, eos], [8, 9, eos, pad]])
+    >>> hypotheses = transduce.beam_search(model, source, 10, beam=4, count=2)
+    >>> [len(best) for best in hypotheses]
+    [2, 2]
+    >>> len(hypotheses[0][0].tokens) <= 10, hypotheses[0][0].score >= hypotheses[0][1].score
+    (True, True)
+
+    The source of a language model is a prompt, and its targets continue the prompt:
+
+    >>> config = transduce.GPTConfig(layers=1, d_model=16, d_ff=32, heads=2, max_length=32)
+    >>> gpt = transduce.GPT(config, vocabulary).eval()
+    >>> prompt = torch.tensor([[vocabulary.bos, 5, 6]])
+    >>> ((best,),) = transduce.beam_search(gpt, prompt, 10, beam=1)  # greedy decoding
+    >>> len(best.tokens) <= 10
+    True
+
+    Args:
+        model: A model of the decoding protocol, in evaluation mode.
+        source: Ids (batch, source), padded at the end.
+        max_lengths: Maximum length of the targets, or of the targets of each source, including ``eos``.
+            A hypothesis that has not ended there is cut off.
+        beam: Beam size; 1 is greedy decoding, which ends with the first ``eos``.
+        count: Number of hypotheses to return; the beam size if not given.
+        penalty: Length penalty; the paper's if not given.
+        coverage: Weight of the coverage penalty.
+        rules: Rules that forbid tokens. Padding and ``bos`` are always forbidden.
+        choose: How the candidates of a step are chosen.
+        complete: Whether a target of a sentence is complete. Incomplete hypotheses that are cut off are
+            returned only if there are no others.
+        exact: Search until no running hypothesis can become one of the ``count`` best; otherwise, end the
+            search for a sentence when ``beam`` hypotheses have ended.
+        trace: Receives every candidate of every step, if there is one source.
+
     """
+    limits = [max_lengths] * len(source) if isinstance(max_lengths, int) else max_lengths
     count = beam if count is None else min(count, beam)
-    covered = source.new_zeros(len(source), 1, source.size(1), dtype=torch.float) if coverage else None
-    beams = Beams.start(range(len(source)), covered)
     penalty = penalty or paper_penalty()
-    tracer = Tracer(trace, penalty) if trace is not None else None
-    real, eos = source != model.vocabulary.pad, model.vocabulary.eos
-    search = _Search(beams, real, eos, max_lengths, beam, count, penalty, coverage, complete, exact)
-    state = model.start(model.encode(source), max(max_lengths, default=1))
-    if choose is choose_best and not (rules or coverage or complete or tracer):
-        found = _search_by_model(model, state, search)
+    state = model.start(model.encode(source), max(limits, default=1))
+    is_plain = choose is choose_best and not (rules or coverage or complete) and trace is None
+    if is_plain and isinstance(model, SearchingModel):
+        found = _search_in_model(model, state, _request(model, limits, beam, count, penalty, exact))
         if found is not None:
             return found
+    covered = source.new_zeros(len(source), 1, source.size(1), dtype=torch.float) if coverage else None
+    beams = Beams.start(range(len(source)), covered)
+    is_token, eos = source != model.vocabulary.pad, model.vocabulary.eos
+    search = _Search(beams, is_token, eos, limits, beam, count, penalty, coverage, complete, exact)
+    tracer = Tracer(trace, penalty) if trace is not None else None
     last = source.new_full((len(source),), model.vocabulary.bos)
-    silent = source.new_tensor(silent_tokens(model.vocabulary))
+    forbidden = source.new_tensor(forbidden_tokens(model.vocabulary))
     while beams.sentences:
-        seen: list[Tensor] | None = [] if coverage else None
-        logits = model.step(last, state, seen).float().view(*beams.sums.shape, -1)
-        if seen is not None and beams.coverage is not None:
-            beams.coverage = beams.coverage + _mean_attention(seen).view_as(beams.coverage)
-        # Each hypothesis ends in one way: enough of these do not.
-        wanted = min(2 * beam, logits.size(1) * logits.size(2))
-        chosen = _choose(logits, beams, wanted, silent, rules, choose)
-        origins = search.extend(chosen, tracer)
+        attention: list[Tensor] | None = [] if coverage else None
+        logits = model.step(last, state, attention).float().view(*beams.sums.shape, -1)
+        if attention is not None and beams.coverage is not None:
+            beams.coverage = beams.coverage + _mean_attention(attention).view_as(beams.coverage)
+        # A hypothesis has one candidate that ends it, so at least half of these candidates go on.
+        number = min(2 * beam, logits.size(1) * logits.size(2))
+        candidates = _choose(logits, beams, number, forbidden, rules, choose)
+        origins = search.extend(candidates, tracer)
         last = beams.last(source.device)
         if origins is not None:
             state.select(torch.from_numpy(origins).to(source.device))
-    return [found[:count] for found in search.done]
+    return [hypotheses[:count] for hypotheses in search.finished]
 
 
-def _search_by_model(
-    model: SequenceModel[Any, Any], state: Any, search: "_Search"
-) -> list[list[Hypothesis]] | None:
-    """If it can, and nobody else has a say."""
-    if not isinstance(model, SearchingModel):
-        return None
-    limits, vocabulary = search.max_lengths, model.vocabulary
-    request = SearchRequest(
-        limits,
-        [search.penalty(max(length, 1)) for length in range(max(limits, default=0) + 1)],
-        *(search.beam, search.count, search.exact),
-        *(vocabulary.bos, vocabulary.eos, silent_tokens(vocabulary)),
+def _request(
+    model: SequenceModel[Any, Any],
+    max_lengths: Sequence[int],
+    beam: int,
+    count: int,
+    penalty: LengthPenalty,
+    exact: bool,
+) -> SearchRequest:
+    return SearchRequest(
+        max_lengths=max_lengths,
+        penalties=[penalty(max(length, 1)) for length in range(max(max_lengths, default=0) + 1)],
+        beam=beam,
+        count=count,
+        exact=exact,
+        bos=model.vocabulary.bos,
+        eos=model.vocabulary.eos,
+        forbidden=forbidden_tokens(model.vocabulary),
     )
+
+
+def _search_in_model(
+    model: SearchingModel, state: Any, request: SearchRequest
+) -> list[list[Hypothesis]] | None:
+    """Let the model run the search, if it can."""
     try:
         found = model.search(state, request)
     except ArithmeticError:
-        raise no_numbers() from None
-    return (
-        None
-        if found is None
-        else [
-            [search.hypothesis(one.tokens, one.log_probabilities, one.score) for one in results]
-            for results in found
+        raise nan_logits() from None
+    if found is None:
+        return None
+    return [
+        [
+            Hypothesis(without_end(result.tokens, request.eos), result.log_probabilities, result.score)
+            for result in results
         ]
-    )
+        for results in found
+    ]
 
 
 def _choose(
-    logits: Tensor, beams: Beams, count: int, silent: Tensor, rules: Sequence[Rule], choose: Chooser
+    logits: Tensor, beams: Beams, count: int, forbidden: Tensor, rules: Sequence[Rule], choose: Chooser
 ) -> Candidates:
-    """Return the best continuations of all hypotheses that no rule forbids."""
-    scores = logits.log_softmax(dim=-1).index_fill_(2, silent, -torch.inf)
+    """Return the best candidates that no rule forbids."""
+    scores = logits.log_softmax(dim=-1).index_fill_(2, forbidden, -torch.inf)
     for rule in rules:
         rule(scores, beams)
-    chosen = choose(scores, beams, count)
-    if np.isnan(chosen.sums).any():
-        raise no_numbers()
-    return chosen
+    candidates = choose(scores, beams, count)
+    if np.isnan(candidates.sums).any():
+        raise nan_logits()
+    return candidates
 
 
 def _mean_attention(layers: list[Tensor]) -> Tensor:
-    """Of layers with (targets, heads, source) each, as many heads as they have → (targets, source)."""
+    """Average (targets, heads, source) over all heads and layers → (targets, source)."""
     if not layers:
-        raise ConfigError("the model does not attend to its source", "leave out the coverage penalty")
+        raise ConfigError(
+            "the model has no attention to its source", "leave out coverage_penalty (--coverage-penalty)"
+        )
     return torch.stack([layer.mean(dim=1) for layer in layers]).mean(dim=0)
 
 
 @dataclass
 class _Search:
-    """What was found, and what is under way."""
+    """The finished and the running hypotheses of a batch."""
 
     beams: Beams
-    real: Tensor  # (sentences, source), where there is a token
+    is_token: Tensor  # (sentences, source), False where there is padding
     eos: int
     max_lengths: Sequence[int]
     beam: int
@@ -135,96 +184,98 @@ class _Search:
     exact: bool
 
     def __post_init__(self) -> None:
-        self.done: list[list[Hypothesis]] = [[] for _ in self.real]
+        self.finished: list[list[Hypothesis]] = [[] for _ in self.is_token]
 
-    def extend(self, chosen: Candidates, tracer: Tracer | None) -> Integers | None:
-        """One token more. Ended hypotheses among the ``beam`` best are done; see `Beams.grow`."""
-        ends, width = chosen.tokens == self.eos, self.beams.width
-        going_on = min(self.beam, ends.shape[1] - width)
-        order = np.arange(going_on)[None].repeat(len(ends), axis=0)
+    def extend(self, candidates: Candidates, tracer: Tracer | None) -> Integers | None:
+        """Extend all hypotheses by one token; finish those among the ``beam`` best that end.
+
+        Return the origins of the new hypotheses; see `Beams.grow`.
+        """
+        ends, width = candidates.tokens == self.eos, self.beams.width
+        new_width = min(self.beam, ends.shape[1] - width)
+        order = np.arange(new_width)[None].repeat(len(ends), axis=0)
         if ends.any():
             for row, rank in np.argwhere(ends[:, : self.beam]).tolist():
-                self._finish(chosen, row, rank)
-            order = ends.argsort(axis=1, kind="stable")[:, :going_on]
-        if going_on == width > 1:
-            order = order[chosen.rows, _settle(chosen.parents[chosen.rows, order])]
+                self._finish(candidates, row, rank)
+            order = ends.argsort(axis=1, kind="stable")[:, :new_width]
+        if new_width == width > 1:
+            order = order[candidates.rows, keep_places(candidates.parents[candidates.rows, order])]
         if tracer:
-            tracer.note(chosen, ends[:, : self.beam], order)
-        new = chosen.take(order)
+            tracer.note(candidates, ends[:, : self.beam], order)
+        new = candidates.take(order)
         highest = new.sums.max(axis=1).tolist()
-        going = [not self._is_done(new, row, best) for row, best in enumerate(highest)]
-        return self.beams.grow(new, _closed_up(going))
+        is_running = [not self._has_ended(new, row, best) for row, best in enumerate(highest)]
+        return self.beams.grow(new, close_gaps(is_running))
 
-    def _is_done(self, new: Candidates, row: int, highest: float) -> bool:
-        """Whether a sentence has what is wanted, or is at its greatest length, where what is under way is
-        taken as it is.
-        """
+    def _has_ended(self, new: Candidates, row: int, highest: float) -> bool:
+        """Return whether the search for a sentence has ended; cut hypotheses off at the maximum length."""
         sentence, length = self.beams.sentences[row], self.beams.length + 1
-        done, most = self.done[sentence], self.max_lengths[sentence]
-        if length >= most:
+        finished, limit = self.finished[sentence], self.max_lengths[sentence]
+        if length >= limit:
             self._cut_off(new, row)
             return True
-        if highest == -torch.inf:  # nothing is left to say
+        if highest == -torch.inf:  # every token is forbidden
             return True
-        if len(done) < self.count:
+        if len(finished) < self.count:
             return False
-        if len(done) == self.beam and (self.beam == 1 or not self.exact):
+        if len(finished) == self.beam and (self.beam == 1 or not self.exact):
             return True
-        # Sums only fall; the penalty of a length to come that flatters them most is at one of its ends.
-        best = highest / max(self.penalty(length + 1), self.penalty(most))
-        return done[self.count - 1].score >= best
+        # Sums only fall, and the penalty is monotonic: it is most favourable at one end of the lengths left.
+        bound = highest / max(self.penalty(length + 1), self.penalty(limit))
+        return finished[self.count - 1].score >= bound
 
     def _cut_off(self, new: Candidates, row: int) -> None:
         sentence, ranks = self.beams.sentences[row], range(new.sums.shape[1])
-        if self.beam == 1 and self.done[sentence]:
+        if self.beam == 1 and self.finished[sentence]:
             return
-        complete = self.complete or (lambda sentence, tokens: True)
-        whole = [rank for rank in ranks if complete(sentence, self.beams.spoken(new, row, rank)[0])]
-        for rank in whole if whole or self.done[sentence] else ranks:
+        kept = [rank for rank in ranks if self._is_complete(new, row, rank)]
+        for rank in kept if kept or self.finished[sentence] else ranks:
             self._finish(new, row, rank)
 
+    def _is_complete(self, new: Candidates, row: int, rank: int) -> bool:
+        if self.complete is None:
+            return True
+        return self.complete(self.beams.sentences[row], self.beams.history(new, row, rank)[0])
+
     def _finish(self, new: Candidates, row: int, rank: int) -> None:
+        """Add a hypothesis to the finished ones, if it is among the ``beam`` best of them."""
         total = float(new.sums[row, rank])
         if total == -torch.inf:
             return
         beams, sentence = self.beams, self.beams.sentences[row]
-        done, score = self.done[sentence], total / self.penalty(beams.length + 1)
+        finished, score = self.finished[sentence], total / self.penalty(beams.length + 1)
         if beams.coverage is not None:
-            got = beams.coverage[row, int(new.parents[row, rank])][self.real[sentence]]
-            score += self.coverage * coverage_penalty(got)
-        if len(done) == self.beam and score <= done[-1].score:
+            received = beams.coverage[row, int(new.parents[row, rank])][self.is_token[sentence]]
+            score += self.coverage * coverage_penalty(received)
+        if len(finished) == self.beam and score <= finished[-1].score:
             return
-        done.append(self.hypothesis(*beams.spoken(new, row, rank), score))
-        done.sort(key=lambda one: -one.score)
-        del done[self.beam :]
-
-    def hypothesis(self, tokens: list[int], log_probabilities: list[float], score: float) -> Hypothesis:
-        """Without ``eos``, if it was said."""
-        said = tokens[:-1] if tokens[-1] == self.eos else tokens
-        return Hypothesis(said, log_probabilities, score)
+        tokens, log_probabilities = beams.history(new, row, rank)
+        finished.append(Hypothesis(without_end(tokens, self.eos), log_probabilities, score))
+        finished.sort(key=lambda hypothesis: -hypothesis.score)
+        del finished[self.beam :]
 
 
-def _settle(parents: Integers) -> Integers:
-    """An order of children, (sentences, width), in which each parent's first child has its parent's place.
+def keep_places(parents: Integers) -> Integers:
+    """Return an order of children, (sentences, width), with each parent's first child in its parent's place.
 
-    What a state remembers of a hypothesis then stays where it is, but for those that gave way to others.
+    The keys and values of most hypotheses then stay where they are in memory.
     """
     sentences, width = parents.shape
     rows, children = np.arange(sentences)[:, None], np.arange(width)
     earlier = np.tri(width, k=-1, dtype=bool)
-    later_child = ((parents[:, :, None] == parents[:, None, :]) & earlier).any(axis=2)
-    taken = np.zeros_like(later_child)
-    taken[rows, parents] = True
-    free = taken.argsort(axis=1, kind="stable")  # free places first
-    place = np.where(later_child, free[rows, (later_child.cumsum(axis=1) - 1).clip(min=0)], parents)
+    is_later_child = ((parents[:, :, None] == parents[:, None, :]) & earlier).any(axis=2)
+    is_taken = np.zeros_like(is_later_child)
+    is_taken[rows, parents] = True
+    free = is_taken.argsort(axis=1, kind="stable")  # free places first
+    place = np.where(is_later_child, free[rows, (is_later_child.cumsum(axis=1) - 1).clip(min=0)], parents)
     order = np.empty_like(place)
     order[rows, place] = children
     return order
 
 
-def _closed_up(going: list[bool]) -> list[int]:
-    """The rows that go on, in an order in which few of them move: the last ones fill the gaps."""
-    rows = [row for row, goes in enumerate(going) if goes]
+def close_gaps(is_running: list[bool]) -> list[int]:
+    """Return the rows of running sentences, in an order in which the last ones fill the gaps."""
+    rows = [row for row, running in enumerate(is_running) if running]
     count = len(rows)
     tail = iter(row for row in rows if row >= count)
-    return [row if going[row] else next(tail) for row in range(count)]
+    return [row if is_running[row] else next(tail) for row in range(count)]

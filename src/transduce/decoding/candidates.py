@@ -1,4 +1,4 @@
-"""Which tokens could come next: the best few of all hypotheses of a sentence."""
+"""Candidates: the best next tokens of all hypotheses of a sentence."""
 
 from collections.abc import Callable
 from functools import cache
@@ -10,16 +10,15 @@ from torch.nn import functional as F
 from transduce.decoding.hypotheses import Beams, Candidates
 from transduce.errors import TransduceError
 
-BLOCK = 64  # tokens, or so
+BLOCK = 64  # tokens, approximately
 
-
-# From the log-probabilities of the next token, (sentences, width, vocabulary), in which what must not be said
-# is −∞; and how many are wanted.
+# Takes the log-probabilities of the next token, (sentences, width, vocabulary), in which forbidden tokens are
+# −∞, and the number of candidates to return for each sentence.
 Chooser = Callable[[Tensor, Beams, int], Candidates]
 
 
 def choose_best(scores: Tensor, beams: Beams, count: int) -> Candidates:
-    """The most likely ones of all hypotheses of a sentence."""
+    """Return the most likely candidates of all hypotheses of a sentence."""
     return Candidates.of(*best_of(scores, _sums(scores, beams), count))
 
 
@@ -28,71 +27,72 @@ def _sums(like: Tensor, beams: Beams) -> Tensor:
 
 
 def best_of(scores: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The highest of scores + offsets (sentences, width): ``topk`` over all, several times faster on a CPU.
+    """Return the highest of scores (sentences, width, vocabulary) + offsets (sentences, width).
 
-    The best few are in the blocks with the best maxima, and maxima are far cheaper than an order. Gives sums,
-    hypotheses and tokens: (sentences, count) each.
+    The results are sums, hypotheses and tokens, (sentences, count) each. On a CPU this is several times
+    faster than ``topk`` over everything: the best are in the blocks with the highest maxima, and maxima are
+    far cheaper than sorting.
     """
     count, vocabulary = min(count, scores[0].numel()), scores.size(2)
     block = _block_size(vocabulary)
     if missing := -vocabulary % block:
         scores = F.pad(scores, (0, missing), value=-torch.inf)
     blocks = scores.view(*scores.shape[:2], -1, block)
-    in_a_row = blocks.size(2)
-    highest = (blocks.amax(dim=-1) + offsets[:, :, None]).flatten(1)
-    place = highest.topk(min(count, highest.size(1)), dim=1).indices  # (sentences, count)
-    parent, which = place // in_a_row, place % in_a_row
+    per_hypothesis = blocks.size(2)
+    maxima = (blocks.amax(dim=-1) + offsets[:, :, None]).flatten(1)
+    place = maxima.topk(min(count, maxima.size(1)), dim=1).indices  # (sentences, count)
+    parent, number = place // per_hypothesis, place % per_hypothesis
     rows = torch.arange(len(scores), device=scores.device)[:, None]
-    near = blocks[rows, parent, which] + offsets[rows, parent][:, :, None]  # (sentences, count, block)
-    sums, found = near.flatten(1).topk(count, dim=1)
-    # What stands behind the vocabulary's end has no chance, but must not be a token of its own.
-    tokens = (which.gather(1, found // block) * block + found % block).clamp(max=vocabulary - 1)
-    return sums, parent.gather(1, found // block), tokens
+    chosen = blocks[rows, parent, number] + offsets[rows, parent][:, :, None]  # (sentences, count, block)
+    sums, best = chosen.flatten(1).topk(count, dim=1)
+    # The padding of the last block is −∞, but must not become a token outside the vocabulary.
+    tokens = (number.gather(1, best // block) * block + best % block).clamp(max=vocabulary - 1)
+    return sums, parent.gather(1, best // block), tokens
 
 
 @cache
 def _block_size(vocabulary: int) -> int:
-    """A size near `BLOCK` into which the vocabulary divides, if any does: the scores need no copy then."""
-    fitting = [size for size in range(BLOCK // 2, 2 * BLOCK + 1) if vocabulary % size == 0]
-    return min(fitting, key=lambda size: abs(size - BLOCK), default=BLOCK)
+    """Return a divisor of the vocabulary size near `BLOCK`, if there is one: then nothing is padded."""
+    divisors = [size for size in range(BLOCK // 2, 2 * BLOCK + 1) if vocabulary % size == 0]
+    return min(divisors, key=lambda size: abs(size - BLOCK), default=BLOCK)
 
 
-def no_numbers() -> TransduceError:
-    """What to say of a model whose logits are none."""
+def nan_logits() -> TransduceError:
+    """Return the error for logits that are NaN."""
     return TransduceError(
-        "the model finds no numbers for the next token",
-        "its weights are damaged, or too large for this precision",
+        "the model's logits are NaN: its weights are damaged, or too large for this precision",
+        "try --precision float32, or an earlier checkpoint",
     )
 
 
 class ChooseDiverse:
-    """Groups that keep away from each other (diverse beam search, Vijayakumar et al., 2016).
+    """A `Chooser` for diverse beam search, whose groups avoid each other's tokens (Vijayakumar et al., 2016).
 
-    The sentences of the beams are groups, ``groups`` for each real sentence: number ``groups`` × sentence +
-    group. A token costs a group ``strength`` for each time an earlier group has just chosen it.
+    Each sentence is repeated for each of its ``groups``: row ``groups`` × sentence + group. A token costs a
+    group ``strength`` for each time that an earlier group has just chosen it.
     """
 
     def __init__(self, groups: int, strength: float) -> None:
         self.groups, self.strength = groups, strength
 
     def __call__(self, scores: Tensor, beams: Beams, count: int) -> Candidates:
-        """See `Chooser`."""
+        """Choose the candidates of one group after the other."""
         offsets = _sums(scores, beams)
         names = torch.tensor(beams.sentences, device=scores.device)
         sentence, group = names // self.groups, names % self.groups
-        said = scores.new_zeros(int(sentence.max()) + 1, scores.size(2))
+        uses = scores.new_zeros(int(sentence.max()) + 1, scores.size(2))  # of each token by earlier groups
         parts: dict[int, tuple[Tensor, ...]] = {}
         for number in range(self.groups):
             rows = (group == number).nonzero().squeeze(1)
             if not len(rows):
                 continue
-            dear = scores[rows] - self.strength * said[sentence[rows]][:, None]
-            _, parents, tokens = best_of(dear, offsets[rows], count)
-            real = scores[rows].flatten(1).gather(1, parents * scores.size(2) + tokens)
-            sums = real + offsets[rows].gather(1, parents)
-            kept = tokens[:, : count // 2]  # as many as will go on, or nearly so
-            said[sentence[rows]] = said[sentence[rows]].scatter_add(
-                1, kept, torch.ones_like(kept, dtype=said.dtype)
+            penalized = scores[rows] - self.strength * uses[sentence[rows]][:, None]
+            _, parents, tokens = best_of(penalized, offsets[rows], count)
+            own = scores[rows].flatten(1).gather(1, parents * scores.size(2) + tokens)
+            sums = own + offsets[rows].gather(1, parents)
+            kept = tokens[:, : count // 2]  # about as many as will be kept
+            uses[sentence[rows]] = uses[sentence[rows]].scatter_add(
+                1, kept, torch.ones_like(kept, dtype=uses.dtype)
             )
             parts.update(zip(rows.tolist(), zip(sums, parents, tokens, strict=True), strict=True))
         in_order = zip(*(parts[row] for row in range(len(names))), strict=True)

@@ -52,6 +52,11 @@ class Hypothesis:
     alignment: list[int] | None = None  # for each token, the source token that it attends to most
 
 
+def without_end(tokens: list[int], eos: int) -> list[int]:
+    """Return tokens without a final ``eos``."""
+    return tokens[:-1] if tokens[-1] == eos else tokens
+
+
 def best_in_turn(groups: Sequence[Sequence[Hypothesis]], count: int) -> list[Hypothesis]:
     """Return ``count`` hypotheses of several groups: the best of each group, then the second best, and so on.
 
@@ -107,7 +112,7 @@ class Beams:
             places = origins[places]
         return result.T.reshape(*self.sums.shape, self.length)
 
-    def spoken(self, new: Candidates, row: int, rank: int) -> tuple[list[int], list[float]]:
+    def history(self, new: Candidates, row: int, rank: int) -> tuple[list[int], list[float]]:
         """Return all tokens of a candidate, and the log-probability of each."""
         tokens, sums = [int(new.tokens[row, rank])], [float(new.sums[row, rank])]
         place = row * self.width + int(new.parents[row, rank])

@@ -13,14 +13,14 @@ from transduce.decoding.hypotheses import Beams
 Rule: TypeAlias = Callable[[Tensor, Beams], None]
 
 
-def silent_tokens(vocabulary: Vocabulary) -> list[int]:
+def forbidden_tokens(vocabulary: Vocabulary) -> list[int]:
     """Return the tokens that no target contains: padding and ``bos``."""
     return sorted({vocabulary.pad, vocabulary.bos} - {vocabulary.eos})
 
 
 def forbid_special_tokens(vocabulary: Vocabulary) -> Rule:
-    """Forbid the `silent_tokens`."""
-    tokens = silent_tokens(vocabulary)
+    """Forbid the `forbidden_tokens`."""
+    tokens = forbidden_tokens(vocabulary)
 
     def rule(scores: Tensor, beams: Beams) -> None:
         for token in tokens:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transduce.decoding.candidates import no_numbers
-from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis
+from transduce.decoding.candidates import nan_logits
+from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, without_end
 from transduce.decoding.rules import Rule, forbid_special_tokens
 from transduce.models.protocol import SequenceModel
 
@@ -67,7 +67,7 @@ def sample(
         scores = model.step(last, state).float()[:, None]  # (samples, 1, vocabulary)
         log_normalizer = scores.logsumexp(dim=-1)
         if log_normalizer.isnan().any():
-            raise no_numbers()
+            raise nan_logits()
         for rule in all_rules:
             rule(scores, beams)
         cumulative = (
@@ -87,8 +87,8 @@ def sample(
             if stuck[row]:
                 continue
             if token == special.eos or beams.length + 1 >= max_lengths[sentence]:
-                tokens, steps = beams.spoken(new, row, 0)
-                target = tokens[:-1] if token == special.eos else tokens
+                tokens, steps = beams.history(new, row, 0)
+                target = without_end(tokens, special.eos)
                 done[sentence].append(Hypothesis(target, steps, sum(steps)))
             else:
                 running.append(row)
