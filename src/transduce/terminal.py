@@ -135,6 +135,11 @@ def with_bar(items: Iterable[T], what: str, total: int | None, console: Console)
             yield item
 
 
+def print_line(console: Console, text: str) -> None:
+    """Print text as it is, in lines that are not wrapped, so that paths and commands can be copied."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def output_console() -> Console:
     """Return standard output; where it is a file or a pipe, wide enough that no table is cut or wrapped."""
     console = Console()

@@ -16,6 +16,7 @@ from transduce.config import RunConfig, TrainingConfig
 from transduce.errors import ConfigError
 from transduce.runs.defaults import TrainingDefaults, UserChoices, steps_of_epochs
 from transduce.runs.folder import PreparedRun
+from transduce.terminal import print_line
 from transduce.training.checkpoint import Progress
 from transduce.training.distributed import WorkerGroup
 from transduce.training.memory import explain_out_of_memory
@@ -69,14 +70,14 @@ def autotune(
     with _weights_restored(run.model, needed=not is_sharded):
         if run.config.training.precision == "auto":
             found, why = _untried(team) if is_sharded else _choose_precision_and_threads(run, team)
-            console.print(f"precision: {why}", highlight=False)
+            print_line(console, f"precision: {why}")
         if choices.minutes:
             seconds = 60 * choices.minutes
             tuned = replace(run, config=_with_training(run.config, found))
             with console.status("measuring the speed ..."), using_threads(found.get("threads")):
                 speed = measure_speed(tuned, team.device, min(20.0, 0.05 * seconds))
             steps = steps_that_fit(SLACK * seconds * team.size, speed, defaults)
-            console.print(f"{choices.minutes:g} minutes: {steps:,} steps", highlight=False)
+            print_line(console, f"{choices.minutes:g} minutes: {steps:,} steps")
     return defaults.config(steps).model_copy(update=found)
 
 

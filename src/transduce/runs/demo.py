@@ -18,6 +18,7 @@ from transduce.runs.train import train
 from transduce.tasks.dates import date_pairs
 from transduce.tasks.numbers import number_pairs
 from transduce.tasks.sequences import copy_pairs, reverse_pairs
+from transduce.terminal import print_line
 
 PAIRS, HELD_OUT, SHOWN = 30_000, 500, 10
 
@@ -69,25 +70,24 @@ def run_demo(name: str, out: Path | None, steps: int, console: Console) -> float
     folder = out or Path(tempfile.mkdtemp(prefix=f"transduce-{name}-"))
     if (folder / "run").exists():
         raise TrainingError(f"{folder} already contains a demo", "choose another --out")
-    _print(console, f"A small Transformer learns to {TASKS[name].goal}.")
+    print_line(console, f"A small Transformer learns to {TASKS[name].goal}.")
     pairs, held_out = split_pairs(TASKS[name])
     _write_pairs(folder / "train.tsv", pairs)
-    _print(console, f"Its {len(pairs):,} examples are in {folder / 'train.tsv'}", "")
-    translator = Translator.load(_train(folder, steps, console), beam=1)
+    print_line(console, f"Its {len(pairs):,} examples are in {folder / 'train.tsv'}\n")
+    model = _train(folder, steps, console)
+    translator = Translator.load(model, beam=1)
     outputs = [translation.text for translation in translator(held_out)]
     correct = sum(output == target for output, target in zip(outputs, held_out.values(), strict=True))
-    _print(console, "", "What it does with texts it has never seen:")
+    print_line(console, "\nWhat it does with texts it has never seen:")
     console.print(_examples(held_out, outputs))
     page = folder / "attention.html"
     inspect(translator, _instructive(held_out)[0]).save(page)
-    _print(
+    print_line(
         console,
-        f"{correct} of {len(held_out)} unseen texts ({correct / len(held_out):.1%}) are exactly right.",
-        "",
-        "Next steps:",
-        f"  see the attention weights   open {page} in a browser",
-        f'  use the model               echo "{_instructive(held_out)[0]}" | '
-        f"transduce translate {folder / 'run' / 'final'}",
+        f"{correct} of {len(held_out)} unseen texts ({correct / len(held_out):.1%}) are exactly right.\n\n"
+        "Next steps:\n"
+        f"  see the attention weights   open {page} in a browser\n"
+        f"  use the model               echo '{_instructive(held_out)[0]}' | transduce translate {model}\n"
         "  train on your own files     transduce train --source train.en --target train.de --out runs/en-de",
     )
     return correct / len(held_out)
@@ -130,7 +130,3 @@ def _examples(held_out: Mapping[str, str], outputs: Sequence[str]) -> Table:
 def _instructive(sources: Mapping[str, str]) -> list[str]:
     """Return the sources with letters, or all if there are none: 2019/02/15 shows little."""
     return [source for source in sources if any(map(str.isalpha, source))] or list(sources)
-
-
-def _print(console: Console, *lines: str) -> None:
-    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)

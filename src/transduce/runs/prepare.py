@@ -19,6 +19,7 @@ from transduce.runs.defaults import UserChoices
 from transduce.runs.folder import RUN, PreparedRun, RunFolder
 from transduce.runs.inputs import RunInputs
 from transduce.runs.lock import locked
+from transduce.terminal import print_line
 from transduce.training.distributed import WorkerGroup
 
 
@@ -43,7 +44,7 @@ def prepare(
         else:
             tokenizer = inputs.make_tokenizer(choices, console)
             for warning in tokenizer.warnings if tokenizer else ():
-                console.print(warning, highlight=False, markup=False)
+                print_line(console, warning)
         _write(folder, inputs, tokenizer, choices, console)
         train, valid = (task.open_data(task.data_at(folder, part)) for part in ("train", "valid"))
         defaults = inputs.training_defaults(choices, train)
@@ -61,7 +62,7 @@ def prepare(
         training = autotune(run, defaults, choices, team, console)
         run = replace(run, config=RunConfig(model=model_config, training=training))
         write_toml(run.config, folder / RUN)
-    console.print(inputs.summary(train, valid, tokenizer), highlight=False)
+    print_line(console, inputs.summary(train, valid, tokenizer))
     warn_about_warmup(training, console)
     return run
 
@@ -69,11 +70,11 @@ def prepare(
 def warn_about_warmup(training: TrainingConfig, console: Console) -> None:
     """Say so if the learning rate would never reach its peak."""
     if training.warmup >= training.steps > 1:
-        console.print(
+        print_line(
+            console,
             f"warm-up takes {training.warmup:,} steps and the run only {training.steps:,}: the learning rate "
             f"will not reach its peak; set a shorter one, for example --set training.warmup="
             f"{max(1, training.steps // 10)}",
-            highlight=False,
         )
 
 

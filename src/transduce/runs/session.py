@@ -23,6 +23,7 @@ from transduce.runs.lock import locked
 from transduce.runs.prepare import prepare, warn_about_warmup
 from transduce.runs.reporting.progress import CallbackGroup, ProgressDisplay
 from transduce.runs.task import TRANSLATION, Task
+from transduce.terminal import print_line
 from transduce.training.distributed import WorkerGroup
 from transduce.training.memory import explain_out_of_memory
 from transduce.training.trainer import Trainer
@@ -116,7 +117,7 @@ class TrainingSession:
 
     def say(self, message: str) -> None:
         """Print a line without wrapping, so that commands can be copied."""
-        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
+        print_line(self.console, message)
 
     @explain_out_of_memory()
     def _train(self, run: PreparedRun) -> bool:

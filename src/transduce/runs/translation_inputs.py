@@ -27,6 +27,7 @@ from transduce.runs.defaults import (
 )
 from transduce.runs.inputs import VOCABULARY, File, Files, kind_or_file, paths_of, refuse_together
 from transduce.runs.task import TRANSLATION, Task
+from transduce.terminal import print_line
 
 MAX_LENGTH = 512  # tokens; longer pairs are left out
 
@@ -174,7 +175,7 @@ class TranslationInputs:
             problem = f"{prepared.too_long:,} pairs are longer than {limit} tokens"
             if self.strict:
                 raise DataError(problem, "remove them, or raise --max-length")
-            console.print(f"{problem} and are left out", highlight=False)
+            print_line(console, f"{problem} and are left out")
 
     def choose_model(self, choices: UserChoices, data: Pairs, tokenizer: TokenizerPair | None) -> ModelConfig:
         """Return the chosen model, or one whose size suits the number of pairs."""

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from transduce.runs.reporting.record import perplexity
 from transduce.runs.reporting.throughput import Throughput
-from transduce.terminal import Column, StatusLine, format_duration
+from transduce.terminal import Column, StatusLine, format_duration, print_line
 from transduce.training.checkpoint import Progress
 from transduce.training.objectives.objective import Words
 from transduce.training.objectives.translation import TEXT
@@ -44,7 +44,7 @@ class ProgressDisplay:
 
     def on_message(self, message: str) -> None:
         """Print a message, above the status line if there is one."""
-        self._console.print(message, highlight=False, markup=False, soft_wrap=True)
+        print_line(self._console, message)
 
     def on_step(self, progress: Progress, metrics: dict[str, float]) -> None:
         """Update the status line."""
