@@ -29,8 +29,8 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 
 
 @lru_cache
-def tokenizer(kind: str = "bpe") -> TokenizerPair:
-    return train_tokenizer(sentences(200), sentences(200, seed=1), kind=kind, size=600)
+def tokenizer(kind: str = "bpe", form: str = "nfc") -> TokenizerPair:
+    return train_tokenizer(sentences(200), sentences(200, seed=1), kind=kind, size=600, normalize=form)
 
 
 def write(path: Path, lines, end: bytes = b"\n") -> Path:

@@ -1,6 +1,3 @@
-import json
-import re
-
 import pytest
 from corpora import KINDS, refused, sentences, tokenizer
 from hypothesis import given, settings
@@ -10,7 +7,7 @@ from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from transduce.data.normalization import normalize_text
 from transduce.data.tokenizer import SPECIAL, SideTokenizer, TokenizerPair, load_side_tokenizer
-from transduce.data.tokenizer_training import train_side_tokenizer, train_tokenizer
+from transduce.data.tokenizer_training import train_tokenizer
 
 # Anything at all; and what is known to be hard, in a row.
 pieces = [
@@ -138,39 +135,6 @@ def test_an_older_tokenizer_is_replaced(tmp_path):
 
 
 @every_kind
-def test_the_same_text_gives_the_same_tokenizer(kind):
-    first, second = (train_side_tokenizer(sentences(200), kind=kind, size=600) for _ in range(2))
-    assert first.backend.get_vocab() == second.backend.get_vocab()
-
-
-def test_words_are_learned_from_as_lines_would_be():
-    lines = [*sentences(200), "the  dog\u2028runs", "a\tcat", "", "children's (play);", "7%  <s>"]
-    side = train_side_tokenizer(lines, kind="bpe", size=600)
-    backend = Backend(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    trainer = trainers.BpeTrainer(
-        vocab_size=600,
-        special_tokens=list(SPECIAL),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    backend.train_from_iterator(lines, trainer)
-    assert json.loads(side.backend.to_str())["model"] == json.loads(backend.to_str())["model"]
-
-
-def test_one_vocabulary_or_two():
-    source, target = ["aaa bbb"] * 9, ["xxx yyy zzz"] * 9
-    joint = train_tokenizer(source, target, kind="char")
-    assert joint.joint
-    assert joint.source is joint.target
-    assert joint.vocabulary.source == joint.vocabulary.target == 4 + 256 + 6
-    separate = train_tokenizer(source, target, kind="char", joint=False)
-    assert not separate.joint
-    assert (separate.vocabulary.source, separate.vocabulary.target) == (4 + 256 + 3, 4 + 256 + 4)
-    assert separate.encode_source(["a"]) != joint.encode_source(["x"])
-
-
-@every_kind
 def test_sources_and_targets_end_in_eos(kind):
     tokens = tokenizer(kind)
     lines = ["the dog", "", "a cat"]
@@ -178,41 +142,6 @@ def test_sources_and_targets_end_in_eos(kind):
         assert encode(lines) == [[*ids, tokens.vocabulary.eos] for ids in side.encode(lines)]
     vocabulary = tokens.vocabulary
     assert (vocabulary.pad, vocabulary.bos, vocabulary.eos) == (0, 1, 2)
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
-def test_every_byte_must_fit_into_the_vocabulary(kind):
-    said = refused(train_tokenizer, ["a"], ["b"], kind=kind, size=259)
-    assert "259" in said
-    least = int(re.search(r"--vocabulary (\d+)", said).group(1))
-    assert f"--vocabulary {least}" in refused(train_tokenizer, ["a"], ["b"], kind=kind, size=least - 1)
-    tokens = train_tokenizer(sentences(50), [], kind=kind, size=least)
-    assert tokens.source.size <= least
-    assert tokens.decode(tokens.target.encode(["ж🍜"])[0]) == "ж🍜"
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
-@pytest.mark.parametrize("size", [520, 600, 700])
-def test_the_size_is_a_limit(kind, size):
-    assert 260 <= train_side_tokenizer(sentences(100), kind=kind, size=size).size <= size
-
-
-@every_kind
-def test_no_text_to_learn_from(kind):
-    tokens = train_tokenizer([], [], kind=kind, size=600)
-    assert tokens.decode(tokens.target.encode(["ж a"])[0]) == "ж a"
-
-
-def test_characters_are_one_token_each():
-    side = train_side_tokenizer(["abc äöü"], kind="char", size=0)
-    assert [len(ids) for ids in side.encode(["cab ü", "ж", "🍜"])] == [5, 2, 4]
-    assert side.size == 4 + 256 + 7
-
-
-@given(text=st.text())
-def test_bytes_are_one_token_each(text):
-    (ids,) = tokenizer("byte").source.encode([text])
-    assert len(ids) == len(normalize_text(text).encode())
 
 
 @pytest.fixture
@@ -391,3 +320,51 @@ def test_files_that_cannot_be_read(tmp_path):
     )
     assert f"cannot read {tmp_path}: Is a directory" in refused(load_side_tokenizer, tmp_path)
     assert f"{tmp_path} has no tokenizer" in refused(TokenizerPair.load, tmp_path)
+
+
+def test_one_text_is_not_a_list_of_characters():
+    tokens = tokenizer()
+    for encode in (tokens.encode_source, tokens.encode_target, tokens.source.encode, tokens.source.rows):
+        with pytest.raises(TypeError, match=r"\[text\]"):
+            encode("the dog")
+
+
+FORMS = ("nfc", "nfd", "nfkc", "none")
+
+
+@every_kind
+@pytest.mark.parametrize("form", FORMS)
+@given(text=texts)
+@settings(max_examples=20)
+def test_texts_come_back_in_the_normalization_of_the_tokenizer(kind, form, text):
+    side = tokenizer(kind, form).source
+    (ids,) = side.encode([text])
+    assert side.decode(ids) == normalize_text(text, form)
+    assert side.encode([text]) == side.encode_slowly([text])
+
+
+@every_kind
+@pytest.mark.parametrize("form", FORMS)
+def test_the_normalization_is_saved(kind, form, tmp_path):
+    saved = tokenizer(kind, form)
+    saved.save(tmp_path)
+    loaded = TokenizerPair.load(tmp_path)
+    assert (loaded.source.normalization, loaded.target.normalization) == (form, form)
+    assert loaded.encode_source(ODD) == saved.encode_source(ODD)
+
+
+ODD = ["한국 e\u0301 é \u00a0 ﬁ ½", "\u1112\u1161\u11ab"]
+
+
+@every_kind
+@pytest.mark.parametrize("form", FORMS)
+def test_other_programs_normalize_alike(kind, form):
+    """What the library makes of a saved tokenizer by itself is what we make of it."""
+    side = tokenizer(kind, form).source
+    backend = Backend.from_str(side.backend.to_str())
+    for text in ODD:
+        assert [backend.encode(text, add_special_tokens=False).ids] == side.encode([text])
+
+
+def test_ready_made_tokenizers_have_no_normalization_of_ours(bert):
+    assert bert.normalization is None

@@ -31,14 +31,11 @@ _SPACE = "Ġ"  # a space in the byte-level alphabet
 
 
 class SideTokenizer:
-    """The tokenizer of one language: text ↔ ids, without special tokens.
+    """The tokenizer of one language: text ↔ ids, without special tokens."""
 
-    ``warnings`` says what is doubtful about a newly trained vocabulary.
-    """
-
-    def __init__(self, backend: Backend, *, plain: bool = False, warnings: Sequence[str] = ()) -> None:
+    def __init__(self, backend: Backend, *, plain: bool = False) -> None:
         self.backend = backend
-        self.warnings = tuple(warnings)
+        self.warnings: list[str] = []  # doubts about a newly trained vocabulary, one line each
         form = form_of(backend.normalizer)
         special = [backend.id_to_token(token) for token in range(len(SPECIAL))]
         self.native = form is not None and backend.post_processor is None and special == list(SPECIAL)

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, Literal
 
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
@@ -19,7 +19,8 @@ Subwords = Literal["bpe", "unigram", "wordpiece"]
 
 _ByteLevel = pre_tokenizers.ByteLevel
 _LONGEST_WORD = 100
-_WORTH_A_WARNING = 0.01  # share of a text's characters that are spelled in bytes
+_WORTH_A_WARNING = 0.05  # share of a text's characters that are spelled in bytes
+_SAMPLED_WORDS = 20_000
 # Marks pieces inside a word. No text contains it: the byte-level alphabet spells it with other characters.
 _INSIDE_A_WORD = "▁"
 
@@ -56,21 +57,24 @@ def train_side_tokenizer(
 ) -> SideTokenizer:
     """Train one tokenizer; ``size`` limits the vocabulary, except that of characters and bytes."""
     normalized = (normalize_text(text, normalize) for text in texts)
-    warnings: list[str] = []
     if kind == "char":
-        backend = _characters(normalized)
-    elif kind == "byte":
-        backend = _bytes()
-    elif kind == "symbols":
+        return _side(_characters(normalized), normalize)
+    if kind == "byte":
+        return _side(_bytes(), normalize)
+    if kind == "symbols":
         symbols = Counter(symbol for text in normalized for symbol in text.split(" ") if symbol)
-        backend = _symbols(symbols, size)
-        warnings = _missing_symbols(symbols, size)
-    else:
-        words = count_words(normalized)
-        backend = _subwords(words, kind, size)
-        warnings = _missing_characters(words, backend, size)
+        side = _side(_symbols(symbols, size), normalize)
+        side.warnings = _missing_symbols(symbols, size)
+        return side
+    words = count_words(normalized)
+    side = _side(_subwords(words, kind, size), normalize)
+    side.warnings = _missing_characters(words, side, size)
+    return side
+
+
+def _side(backend: Backend, normalize: Normalization) -> SideTokenizer:
     backend.normalizer = normalizer_for(normalize)
-    return SideTokenizer(backend, warnings=warnings)
+    return SideTokenizer(backend)
 
 
 def _subwords(words: Counter[str], kind: Subwords, size: int) -> Backend:
@@ -193,22 +197,32 @@ def _missing_symbols(symbols: Counter[str], size: int) -> list[str]:
     ]
 
 
-def _missing_characters(words: Counter[str], backend: Backend, size: int) -> list[str]:
-    """Warn if a vocabulary has no tokens for many characters of the text, which are then spelled in bytes."""
-    characters = count_characters(words)
-    names = {name.removeprefix(_INSIDE_A_WORD) for name in backend.get_vocab()}
-    missing = [
-        character
-        for character in characters
-        if not {_byte_level(character), _byte_level(f" {character}")} & names
-    ]
-    spelled = sum(characters[character] for character in missing)
-    if spelled <= _WORTH_A_WARNING * characters.total():
+def _missing_characters(words: Counter[str], side: SideTokenizer, size: int) -> list[str]:
+    """Warn if many characters of the text are spelled in several tokens."""
+    characters, spelled = count_characters(words), Counter[str]()
+    sample = [word for word, _ in words.most_common(_SAMPLED_WORDS) if not word.isascii()]
+    for word, ids in zip(sample, side.encode(sample), strict=True):
+        for character in _spelled_characters(word, side, ids):
+            spelled[character] += words[word]
+    if spelled.total() <= _WORTH_A_WARNING * characters.total():
         return []
     return [
-        f"a vocabulary of {size:,} is too small for {len(characters):,} characters: {len(missing):,} of them "
-        f"({spelled / characters.total():.1%} of the text) are spelled in bytes; use a larger vocabulary"
+        f"a vocabulary of {size:,} is too small for {len(characters):,} characters: {len(spelled):,} of them "
+        f"({spelled.total() / characters.total():.1%} of the text) are spelled in bytes; "
+        "use a larger vocabulary"
     ]
+
+
+def _spelled_characters(word: str, side: SideTokenizer, ids: list[int]) -> Iterator[str]:
+    """Yield the characters of a word that a boundary between two tokens divides."""
+    names = (side.backend.id_to_token(token).removeprefix(_INSIDE_A_WORD) for token in ids)
+    boundaries = set(accumulate((len(name) for name in names), initial=-1))  # the first byte is a space
+    begin = 0
+    for character in word:
+        end = begin + len(character.encode())
+        if not boundaries.isdisjoint(range(begin + 1, end)):
+            yield character
+        begin = end
 
 
 def _alphabet() -> list[str]:

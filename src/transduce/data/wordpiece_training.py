@@ -40,8 +40,9 @@ def train_wordpiece(lines: Iterable[str], *, size: int, cased: bool = False) -> 
     )
     backend.train_from_iterator(repeated(words), trainer)
     learned = sorted(set(backend.get_vocab(with_added_tokens=True)) - set(fixed))
-    tokenizer = wordpiece_of([*fixed, *learned], lowercase=not cased)
-    return SideTokenizer(tokenizer, warnings=_unknown_characters(characters))
+    side = SideTokenizer(wordpiece_of([*fixed, *learned], lowercase=not cased))
+    side.warnings = _unknown_characters(characters)
+    return side
 
 
 def _unknown_characters(characters: Counter[str]) -> list[str]:
