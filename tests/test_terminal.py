@@ -100,6 +100,8 @@ def test_time_left_is_unknown_at_first(clock):
     assert line.time_left == "7 s left"
     clock[0] += 60
     assert line.time_left == "0 s left"
+    line.update(10)
+    assert line.time_left == ""
 
 
 @pytest.mark.parametrize(

@@ -69,10 +69,12 @@ class StatusLine:
 
     @property
     def time_left(self) -> str:
-        """The estimated time left, such as "2 min 5 s left"; empty as long as it is unknown."""
-        if self._first is None or self._total is None or self._done <= self._first[1]:
+        """The estimated time left, such as "2 min 5 s left"; empty at the end, and while it is unknown."""
+        if self._first is None or self._total is None:
             return ""
         start, already_done = self._first
+        if not already_done < self._done < self._total:
+            return ""
         pace = (self._updated - start) / (self._done - already_done)
         end = min(self._updated + pace * (self._total - self._done), self.deadline)
         return f"{format_duration(end - time.monotonic())} left"
