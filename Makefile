@@ -9,7 +9,7 @@ PYTEST  = $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-
 # The pins are for Python 3.11; other versions get this torch and what else fits them.
 PINS    = $(if $(findstring 3.11.,$(shell $(PYTHON) -V 2>&1)),-c constraints.txt,torch==2.13.0)
 
-.PHONY: help demo test test-slow test-avx2 lint format bench bench-train bench-decode clean
+.PHONY: help demo test test-slow test-avx2 lint format docs bench bench-train bench-decode clean
 
 help:
 	@echo "make demo         see it work: a model learns to read dates, in about two minutes"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-avx2    the tests as if on a processor with AVX2 and nothing newer"
 	@echo "make lint         ruff and mypy --strict"
 	@echo "make format       let ruff format the code"
+	@echo "make docs         the documentation as a site, in build/site"
 	@echo "make bench        side-by-side speed against torch's own modules"
 	@echo "make bench-train  training speed, memory and loss beside the peers (about an hour)"
 	@echo "make bench-decode decoding speed beside the peers (about an hour)"
@@ -52,6 +53,11 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY)
+	@$(BIN)/pip install --quiet --disable-pip-version-check $(PINS) -e '.[docs]'
+	$(BIN)/python docs/generate_configuration.py
+	$(BIN)/mkdocs build --strict
 
 bench: $(READY)
 	$(BIN)/python bench/blocks.py
