@@ -60,6 +60,13 @@ def test_a_stream_reads_no_more_lines_than_it_may():
     assert len(read) == 3 + 2
 
 
+def test_an_open_file_is_a_stream(tmp_path):
+    (tmp_path / "lines").write_bytes(b"the fox\r\n\nlazy\n")
+    translator = small_translator(beam=1)
+    with (tmp_path / "lines").open() as file:
+        assert [each.source for each in translator.stream(file)] == ["the fox", "", "lazy"]
+
+
 def test_a_single_text_is_not_a_stream():
     with pytest.raises(ConfigError):
         small_translator().stream("the fox")

@@ -23,7 +23,7 @@ def generate(
     precision: o.Precision = "auto",
     device: o.Device = "auto",
 ) -> None:
-    """Generate text with a language model: one line per text.
+    """Generate text with a language model, and print each text on a line.
 
     Example: transduce lm generate runs/tales/final --prompt "Once upon a time" --top-p 0.9 --count 3
     """

@@ -35,8 +35,8 @@ def translate(
 ) -> None:
     """Translate lines: one translation per line, in order; blank lines stay blank.
 
-    With --nbest greater than 1, text output has one line per candidate, as in Moses:
-    line number, counted from 0 ||| translation ||| score.
+    With --nbest above 1, text output has one line per candidate, in the format of Moses and Marian:
+    "number ||| translation ||| score", where lines are numbered from 0.
 
     Example: transduce translate runs/en-de/final --input test.en --output test.de
     """

@@ -13,7 +13,12 @@ def classify(
     images: Annotated[
         list[Path], typer.Argument(metavar="IMAGE ...", help="Image files, or folders that contain them.")
     ],
-    top: Annotated[int, typer.Option(min=1, help="Number of classes to print per image.")] = 1,
+    top: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="Number of classes to print per image.", rich_help_panel=o.OUTPUT
+        ),
+    ] = 1,
     format: o.Format = "text",  # noqa: A002 (the option's name)
     precision: o.Precision = "auto",
     device: o.Device = "auto",

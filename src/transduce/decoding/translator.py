@@ -120,7 +120,7 @@ class Translator:
         )
         if isinstance(glossary, Glossary):
             glossary = replace(glossary, always=(*glossary.always, *constraints))
-        else:
+        elif glossary is not None or constraints:
             glossary = Glossary.load(glossary, constraints)
         models = [for_inference(artifact.load_text_to_text(path), precision, device) for path in folders]
         tokenizer = _load_tokenizer(folders)
@@ -149,7 +149,7 @@ class Translator:
     def stream(
         self, lines: Iterable[str], *, lookahead: int = LOOKAHEAD, first_line: int = 0
     ) -> Iterator[Translation]:
-        """Yield one translation per line, in order, while lines are still being read.
+        """Yield one translation per line, in order, while lines are still being read, as from an open file.
 
         Up to ``lookahead`` lines are read at a time and sorted by length; with 1, each translation is there
         before the next line is read. Samples depend on the seed and on the number of the line, counted from
@@ -290,13 +290,13 @@ def _load_tokenizer(folders: Sequence[str | Path]) -> TokenizerPair:
 
 
 def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Yield up to ``size`` lines at a time; if reading fails, first the lines before the failure."""
+    """Yield up to ``size`` lines at a time, without line ends; if reading fails, first those before it."""
     iterator, error, full = iter(lines), None, True
     while full:
         chunk: list[str] = []
         try:
             for line in islice(iterator, size):
-                chunk.append(line)  # one by one, so that these stay if the next one fails
+                chunk.append(line.rstrip("\r\n"))  # one by one: these stay if the next one fails
         except TransduceError as failure:
             error = failure
         yield chunk
