@@ -1,22 +1,22 @@
-"""What a user can do wrong, said plainly: one line that says what, where, and what to do."""
+"""Errors that a user can correct: one line that says what is wrong, where, and what to do."""
 
 
 class TransduceError(Exception):
-    """A mistake the user can mend. The command line prints its one line and exits with 2."""
+    """An error that the user can correct. The command line prints it as one line and exits with code 2."""
 
     def __init__(self, problem: str, remedy: str) -> None:
-        # Other programs' messages end up in here too: whatever they hold, one line comes out.
+        # Messages of other libraries may be part of the problem, and may have several lines.
         super().__init__(" ".join(f"{problem}; {remedy}".split()))
         self.problem = problem
         self.remedy = remedy
 
     def __reduce__(self) -> tuple[type["TransduceError"], tuple[str, str]]:
-        """So that it can cross from one process to another."""
+        """Support pickling, so that worker processes can pass the error on."""
         return type(self), (self.problem, self.remedy)
 
 
 class ConfigError(TransduceError):
-    """A configuration file or option that cannot be used."""
+    """An invalid configuration file, option or argument."""
 
 
 class ArtifactError(TransduceError):
@@ -28,19 +28,19 @@ class DependencyError(TransduceError):
 
 
 class DataError(TransduceError):
-    """Text files or tokenizers that cannot be used."""
+    """Text files, images or tokenizers that cannot be used."""
 
 
 class CheckpointError(TransduceError):
-    """A checkpoint that cannot be written or read."""
+    """A checkpoint that cannot be read or written."""
 
 
 class TrainingError(TransduceError):
-    """A run that cannot go on."""
+    """A run that cannot start or continue."""
 
 
 def require_matplotlib(what: str) -> None:
-    """Say in one line what is missing, if it is."""
+    """Raise a one-line error if matplotlib is not installed or does not work; ``what`` needs it (plural)."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
@@ -49,5 +49,5 @@ def require_matplotlib(what: str) -> None:
         ) from None
     except ValueError as error:
         raise DependencyError(
-            f"matplotlib does not start: {error}", "check MPLBACKEND and matplotlibrc"
+            f"matplotlib cannot be imported: {error}", "correct MPLBACKEND or matplotlibrc"
         ) from None

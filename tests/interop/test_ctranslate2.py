@@ -201,19 +201,21 @@ def refusal(kind, *arguments, **options):
 
 
 def test_what_it_cannot_do_is_refused(tmp_path):
-    near = refusal(ConfigError, small_model(attention=WindowAttention()), tmp_path / "out")
-    assert "'window' attention" in near
-    unequal = refusal(ConfigError, small_model(d_k=8, d_v=4), tmp_path / "out")
-    assert "one size a head, but the model has d_k = 8 and d_v = 4" in unequal
+    window = refusal(ConfigError, small_model(attention=WindowAttention()), tmp_path / "out")
+    assert "'window'" in window
+    widths = refusal(ConfigError, small_model(d_k=8, d_v=4), tmp_path / "out")
+    assert "d_k = 8" in widths
+    assert "d_v = 4" in widths
     unknown = refusal(ConfigError, small_model(), tmp_path / "out", quantization="int4")
-    assert "no quantization 'int4'; known: int8," in unknown
+    assert "'int4'" in unknown
+    assert "int8," in unknown
     assert not (tmp_path / "out").exists()
 
 
 def test_a_place_in_use_is_left_alone(tmp_path):
     (tmp_path / "mine").write_text("here")
-    assert "is not empty" in refusal(ArtifactError, small_model(), tmp_path)
-    assert "cannot write" in refusal(ArtifactError, small_model(), tmp_path / "mine")
+    assert str(tmp_path) in refusal(ArtifactError, small_model(), tmp_path)
+    assert str(tmp_path / "mine") in refusal(ArtifactError, small_model(), tmp_path / "mine")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 

@@ -87,7 +87,7 @@ def test_bert(bert, tmp_path):
 
 
 def test_what_cannot_be_imported(gpt2, bert, tmp_path):
-    def refuse(said, **changes):
+    def refuse(named, **changes):
         folder = tmp_path / "folder"
         folder.mkdir(exist_ok=True)
         for path in gpt2[0].iterdir():
@@ -103,7 +103,7 @@ def test_what_cannot_be_imported(gpt2, bert, tmp_path):
         (folder / "config.json").write_text(json.dumps(fields))
         done = run("import", folder, "--out", tmp_path / "model")
         assert done.returncode == 2, done.stdout
-        assert said in done.stderr
+        assert named in done.stderr
         assert done.stderr.startswith("error: ")
         assert done.stderr.count("\n") == 1
         assert not (tmp_path / "model").exists()
@@ -112,22 +112,16 @@ def test_what_cannot_be_imported(gpt2, bert, tmp_path):
         path = folder / "model.safetensors"
         save_file({**load_file(path), "transformer.extra": torch.zeros(1)}, path)
 
-    refuse("holds a model of type 'marian'; known: bert, gpt2", model_type="marian")
-    refuse("config.json has no 'n_embd'", n_embd=None)
-    refuse("in its tokenizer, but 5, 5 and 5 in its model", bos_token_id=5, eos_token_id=5)
-    refuse("only plain gpt2 models can be imported", weights=add_a_tensor)
-    refuse(
-        "has no tokenizer.json or vocab.txt", tokenizer=lambda folder: (folder / "tokenizer.json").unlink()
-    )
+    refuse("'marian'; known: bert, gpt2", model_type="marian")
+    refuse("'n_embd'", n_embd=None)
+    refuse("5, 5, 5", bos_token_id=5, eos_token_id=5)
+    refuse("transformer.extra", weights=add_a_tensor)
+    refuse("tokenizer.json or vocab.txt", tokenizer=lambda folder: (folder / "tokenizer.json").unlink())
     done = run("import", tmp_path / "nowhere", "--out", tmp_path / "model")
-    assert done.stderr.startswith(f"error: cannot read {tmp_path / 'nowhere' / 'config.json'}")
-
-
-def test_help_has_an_example():
-    assert "Example: transduce import" in run("import", "--help").stdout
+    assert str(tmp_path / "nowhere" / "config.json") in done.stderr
 
 
 def test_a_model_folder_of_ours_is_not_imported(gpt2, tmp_path):
     run("import", gpt2[0], "--out", tmp_path / "model")
-    with pytest.raises(ArtifactError, match="is a model folder of transduce already; use it as it is"):
+    with pytest.raises(ArtifactError, match="model folder"):
         import_folder(tmp_path / "model", tmp_path / "again")

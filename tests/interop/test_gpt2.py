@@ -73,29 +73,29 @@ def test_every_key_is_consumed(tmp_path):
     path = tmp_path / "model.safetensors"
     state = load_file(path)
     save_file({**state, "transformer.extra": torch.zeros(1)}, path)
-    with pytest.raises(ValueError, match=r"differ in 1 tensors, the first is transformer.extra"):
+    with pytest.raises(ValueError, match=r"1 tensors.*transformer\.extra"):
         load_gpt2(tmp_path)
     save_file({**state, "transformer.h.0.attn.bias": torch.zeros(1)}, path)  # an old file's causal mask
     load_gpt2(tmp_path)
     save_file({**state, "lm_head.weight": torch.zeros(31, 16)}, path)
-    with pytest.raises(ValueError, match="one matrix for both"):
+    with pytest.raises(ValueError, match=r"lm_head\.weight"):
         load_gpt2(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "named"),
     [
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True"),
-        ({"activation_function": "silu"}, "activation_function = 'silu' is not supported"),
-        ({"bos_token_id": 5, "eos_token_id": 6}, "bos_token_id 5 and eos_token_id 6 differ"),
-        ({"bos_token_id": 5, "eos_token_id": 6, "pad_token_id": 6}, "give it a pad_token_id of its own"),
+        ({"activation_function": "silu"}, "activation_function = 'silu'"),
+        ({"bos_token_id": 5, "eos_token_id": 6}, "bos_token_id 5 and eos_token_id 6"),
+        ({"bos_token_id": 5, "eos_token_id": 6, "pad_token_id": 6}, "pad_token_id"),
     ],
 )
-def test_what_we_lack_is_refused(changes, said, tmp_path):
+def test_unsupported_models_are_refused(changes, named, tmp_path):
     theirs(**changes).save_pretrained(tmp_path)
     with pytest.raises(TransduceError) as error:
         load_gpt2(tmp_path)
-    assert said in str(error.value)
+    assert named in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_post_norm_is_refused():
         lambda: import_gpt2(model, theirs().state_dict()),
         lambda: their_fields(config, vocabulary),
     ):
-        with pytest.raises(TransduceError, match="a gpt2 model of transformers is pre-norm, not post-norm"):
+        with pytest.raises(TransduceError, match="pre-norm"):
             asked()
 
 
 def test_another_folder_is_refused(tmp_path):
-    with pytest.raises(TransduceError, match=r"cannot read .*config.json"):
+    with pytest.raises(TransduceError, match=r"config\.json"):
         load_gpt2(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(TransduceError, match="is not of a gpt2 model"):
+    with pytest.raises(TransduceError, match=r"config\.json.*gpt2"):
         load_gpt2(tmp_path)

@@ -116,7 +116,7 @@ def test_another_activation(tmp_path):
         wanted = twin(tokens[:1], token_type_ids=segments[:1]).last_hidden_state
     torch.testing.assert_close(ours, wanted, atol=1e-5, rtol=1e-5)
     theirs("BertForMaskedLM", hidden_act="relu").save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match="hidden_act = 'relu' of this bert model is not supported"):
+    with pytest.raises(ConfigError, match="hidden_act = 'relu'"):
         load_bert(tmp_path)
 
 
@@ -127,7 +127,7 @@ def test_pre_norm_is_refused():
         lambda: import_bert(model, theirs("BertForMaskedLM").state_dict()),
         lambda: their_fields(model.config, model.vocabulary),
     ):
-        with pytest.raises(ConfigError, match="a bert model of transformers is post-norm, not pre-norm"):
+        with pytest.raises(ConfigError, match="post-norm"):
             asked()
 
 
@@ -136,9 +136,7 @@ WORDS = ["a", "[SEP]", "b", "[PAD]", "c", "[CLS]", "[UNK]", "[MASK]", *map(str, 
 
 def test_special_tokens_are_those_of_the_tokenizer(tmp_path):
     theirs("BertModel", pad_token_id=3).save_pretrained(tmp_path)
-    with pytest.warns(
-        UserWarning, match=r"no tokenizer.json or vocab.txt: \[CLS\] and \[SEP\] are taken to be 1"
-    ):
+    with pytest.warns(UserWarning, match=r"tokenizer\.json or vocab\.txt"):
         load_bert(tmp_path)
     (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in WORDS))
     with warnings.catch_warnings():
@@ -149,7 +147,7 @@ def test_special_tokens_are_those_of_the_tokenizer(tmp_path):
     found = load_bert(tmp_path).vocabulary
     assert (found.pad, found.bos, found.eos) == (3, 0, 2)
     (tmp_path / "special_tokens_map.json").write_text('{"cls_token": "<s>"}')
-    with pytest.raises(ArtifactError, match=r"^the tokenizer in .* has no <s>; copy the folder again$"):
+    with pytest.raises(ArtifactError, match="<s>"):
         load_bert(tmp_path)
 
 
@@ -158,8 +156,8 @@ def test_every_key_is_consumed(tmp_path):
     path = tmp_path / "model.safetensors"
     state = load_file(path)
     save_file({**state, "bert.extra": torch.zeros(1)}, path)
-    with pytest.raises(ValueError, match=r"differ in 1 tensors, the first is bert.extra"):
+    with pytest.raises(ValueError, match=r"1 tensors.*bert\.extra"):
         load_bert(tmp_path)
     save_file({**state, "cls.predictions.decoder.weight": torch.zeros(29, 16)}, path)
-    with pytest.raises(ValueError, match="one tensor for both"):
+    with pytest.raises(ValueError, match=r"cls\.predictions\.decoder\.weight"):
         load_bert(tmp_path)

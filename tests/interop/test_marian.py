@@ -4,6 +4,7 @@ import torch
 from builders import small_config, small_model
 from peers import marian_twin
 from transduce.config import Vocabulary
+from transduce.config.attention import WindowAttention
 from transduce.errors import ConfigError
 from transduce.interop.marian import export_marian, import_marian, marian_config
 from transduce.models.build import build
@@ -108,19 +109,19 @@ def test_it_survives_their_disk(options, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "named"),
     [
-        ({"norm": "pre"}, "Marian is post-norm, but the model has norm = 'pre'"),
+        ({"norm": "pre"}, "norm = 'pre'"),
         ({"positions": "learned"}, "positions = 'learned'"),
         ({"positions": "rotary"}, "positions = 'rotary'"),
         ({"activation": "swiglu"}, "activation = 'swiglu'"),
         ({"norm_epsilon": 1e-6}, "norm_epsilon = 1e-06"),
-        ({"attention": "window"}, "Marian has full attention, but the model has attention = 'window'"),
+        ({"attention": WindowAttention()}, "attention.kind = 'window'"),
         ({"d_k": 8}, "d_k = 8"),
         ({"d_v": 8}, "d_v = 8"),
     ],
 )
-def test_what_marian_cannot_express_is_refused(changes, said):
+def test_what_marian_cannot_express_is_refused(changes, named):
     model = small_model(**changes)
     for refused in (
         lambda: marian_config(model.config, model.vocabulary),
@@ -129,7 +130,7 @@ def test_what_marian_cannot_express_is_refused(changes, said):
     ):
         with pytest.raises(ConfigError) as error:
             refused()
-        assert said in str(error.value)
+        assert named in str(error.value)
         assert "\n" not in str(error.value)
 
 
@@ -137,19 +138,19 @@ def test_unfit_states_are_refused():
     model = random_model(share="target")
     state = export_marian(model)
 
-    def refuse(said, changes, without=()):
+    def refuse(named, changes, without=()):
         before = {name: tensor.clone() for name, tensor in model.named_parameters()}
         changed = {name: tensor for name, tensor in (state | changes).items() if name not in without}
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=named):
             import_marian(model, changed)
         assert all(torch.equal(before[name], tensor) for name, tensor in model.named_parameters())
 
-    refuse("differ in 1 tensors, the first is model.extra", {"model.extra": torch.zeros(1)})
+    refuse(r"1 tensors.*model\.extra", {"model.extra": torch.zeros(1)})
     fc1 = "model.encoder.layers.1.fc1.weight"
-    refuse(f"differ in 1 tensors, the first is {fc1}", {}, without=[fc1])
-    refuse(r"fc1.weight is \(31, 16\), but \(32, 16\) is needed", {fc1: torch.zeros(31, 16)})
-    refuse(r"fc1.weight is \(16, 32\), but \(32, 16\) is needed", {fc1: torch.zeros(16, 32)})
-    refuse("lm_head.weight is not model.decoder", {"lm_head.weight": torch.zeros(20, 16)})
-    refuse("final_logits_bias is not zero", {"final_logits_bias": torch.ones(1, 20)})
+    refuse(f"1 tensors.*{fc1}", {}, without=[fc1])
+    refuse(r"fc1\.weight.*\(31, 16\).*\(32, 16\)", {fc1: torch.zeros(31, 16)})
+    refuse(r"fc1\.weight.*\(16, 32\).*\(32, 16\)", {fc1: torch.zeros(16, 32)})
+    refuse(r"lm_head\.weight.*model\.decoder", {"lm_head.weight": torch.zeros(20, 16)})
+    refuse("final_logits_bias", {"final_logits_bias": torch.ones(1, 20)})
     table = "model.encoder.embed_positions.weight"
-    refuse("are not Marian's sinusoids", {table: state[table].flip(1)})
+    refuse(table, {table: state[table].flip(1)})

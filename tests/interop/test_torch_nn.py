@@ -114,7 +114,7 @@ def test_other_attention_is_refused():
 
 def test_unequal_models_are_refused():
     state = export_stacks(small_model(norm="pre"))
-    with pytest.raises(ValueError, match=r"differ in 4 tensors, the first is decoder\.norm\.bias"):
+    with pytest.raises(ValueError, match=r"4 tensors.*decoder\.norm\.bias"):
         import_stacks(small_model(norm="post"), state)
-    with pytest.raises(ValueError, match=r"is \(32, 16\), but \(31, 16\) is needed"):
+    with pytest.raises(ValueError, match=r"\(32, 16\).*\(31, 16\)"):
         import_stacks(small_model(norm="pre", d_ff=31), state)

@@ -82,10 +82,10 @@ def traps(place):
 
 @pytest.mark.parametrize("name", ["system", "eval", "open", "nested"])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_nothing_in_a_file_is_run(name, zipped, tmp_path):
+def test_no_code_in_a_file_is_executed(name, zipped, tmp_path):
     place = tmp_path / "was-here"
     torch.save(traps(place)[name], tmp_path / "a.pt", _use_new_zipfile_serialization=zipped)
-    with pytest.raises(ArtifactError, match=r"a.pt wants to call \w+\.\w+, which is no weight; give a file"):
+    with pytest.raises(ArtifactError, match=r"a\.pt .*\w+\.(system|eval|open|mkdir)"):
         read_torch(tmp_path / "a.pt")
     read_torch(tmp_path / "a.pt", strict=False)
     assert not place.exists()
@@ -96,7 +96,7 @@ def test_nothing_in_a_file_is_run(name, zipped, tmp_path):
 def test_the_trap_is_refused_inside_a_state(tmp_path):
     place = tmp_path / "was-here"
     torch.save({"weight": torch.ones(2), "evil": Trap(os.system, f"touch {place}")}, tmp_path / "a.pt")
-    with pytest.raises(ArtifactError, match=r"wants to call posix.system"):
+    with pytest.raises(ArtifactError, match=r"posix\.system"):
         read_state(tmp_path / "a.pt")
     found = read_torch(tmp_path / "a.pt", strict=False)
     assert torch.equal(found["weight"], torch.ones(2))
@@ -107,7 +107,7 @@ def test_the_trap_is_refused_inside_a_state(tmp_path):
 @pytest.mark.parametrize(
     "program",
     [
-        b"cos\nsystem\n(S'touch x'\ntR.",  # the oldest way to call
+        b"cos\nsystem\n(S'touch x'\ntR.",  # the oldest call instruction
         b"(S'touch x'\nios\nsystem\n.",  # INST
         b"(cos\nsystem\nS'touch x'\no.",  # OBJ
         b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x07touch x\x85R.",
@@ -117,7 +117,7 @@ def test_older_and_newer_instructions_are_refused_too(program, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     with zipfile.ZipFile("a.pt", "w") as archive:
         archive.writestr("a/data.pkl", program)
-    with pytest.raises(ArtifactError, match=r"wants to call os.system|has an instruction"):
+    with pytest.raises(ArtifactError, match=r"os\.system|instruction"):
         read_torch("a.pt")
     assert [path.name for path in tmp_path.iterdir()] == ["a.pt"]
 
@@ -133,23 +133,23 @@ def test_damaged_files_are_one_line(tmp_path):
                 read_torch(path)
             assert "\n" not in str(error.value)
     path.write_bytes(pickle.dumps({"a": 1}))
-    with pytest.raises(ArtifactError, match="is damaged, or no file of torch: it does not begin as one"):
+    with pytest.raises(ArtifactError, match=r"a\.pt"):
         read_torch(path)
     with pytest.raises(ArtifactError, match="No such file"):
         read_torch(tmp_path / "missing.pt")
     torch.save([1], path)
-    with pytest.raises(ArtifactError, match="holds no weights by name"):
+    with pytest.raises(ArtifactError, match=r"a\.pt.*state dict"):
         read_state(path)
 
 
-def test_a_tensor_cannot_reach_beyond_its_numbers(tmp_path):
+def test_a_tensor_cannot_reach_beyond_its_storage(tmp_path):
     rebuilt = torch._utils._rebuild_tensor_v2
     for offset, size, stride in ((0, (5,), (1,)), (3, (2,), (1,)), (0, (2, 2), (3, 1)), (0, (2,), (-1,))):
         storage = torch.arange(4.0).untyped_storage()
         typed = torch.storage.TypedStorage(wrap_storage=storage, dtype=torch.float32, _internal=True)
         forged = Trap(rebuilt, typed, offset, size, stride, False, OrderedDict())
         torch.save(forged, tmp_path / "a.pt")
-        with pytest.raises(ArtifactError, match="reaches beyond its numbers"):
+        with pytest.raises(ArtifactError, match="beyond its storage"):
             read_torch(tmp_path / "a.pt")
 
 
@@ -159,5 +159,5 @@ def test_a_real_checkpoint_of_fairseq(shared):
     assert found["model"]["encoder.embed_tokens.weight"].shape[1] == 128
     assert all(isinstance(tensor, torch.Tensor) for tensor in found["model"].values())
     assert found["cfg"]["model"]["encoder_layers"] == 5
-    with pytest.raises(ArtifactError, match="wants to call"):  # it keeps figures of numpy beside its weights
+    with pytest.raises(ArtifactError, match="numpy"):  # its statistics are numbers of numpy
         read_torch(path)

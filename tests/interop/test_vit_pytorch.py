@@ -61,13 +61,13 @@ def test_sizes_are_told_from_the_weights():
 def test_unfit_weights_are_refused():
     model = small()
     state = export_vit(model)
-    with pytest.raises(ValueError, match=r"differ in 1 tensors, the first is transformer\.norm\.weight"):
+    with pytest.raises(ValueError, match=r"1 tensors.*transformer\.norm\.weight"):
         import_vit(model, {**state, "transformer.norm.weight": torch.ones(12)})  # of a later version
-    with pytest.raises(ValueError, match=r"pos_embedding is \(9, 12\), but \(5, 12\) is needed"):
+    with pytest.raises(ValueError, match=r"pos_embedding.*\(9, 12\).*\(5, 12\)"):
         import_vit(model, {**state, "pos_embedding": torch.zeros(1, 9, 12)})
-    with pytest.raises(ArtifactError, match="no weights of vit-pytorch"):
+    with pytest.raises(ArtifactError, match="vit-pytorch"):
         vit_from_state({"weight": torch.zeros(2)}, heads=1)
-    with pytest.raises(ConfigError, match=r"vit-pytorch has norm = 'pre', but the model has 'post'"):
+    with pytest.raises(ConfigError, match=r"norm = 'pre'.*'post'"):
         export_vit(small(norm="post"))
     with pytest.raises(ConfigError, match="pooling = 'class'"):
         export_vit(small(pooling="mean"))

@@ -1,1 +1,1 @@
-"""One module for each outside format: two-way tables in which every key is used."""
+"""Other programs' formats, one module each: two-way tables in which every tensor must be used."""

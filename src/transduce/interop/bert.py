@@ -1,7 +1,8 @@
-"""To and from the BERT models of Hugging Face's transformers, and folders that they saved.
+"""Import from and export to the BERT models of Hugging Face transformers.
 
-Which of them it is, its tensors tell: ``BertModel`` has a pooler, ``BertForMaskedLM`` the head for masked
-tokens, ``BertForPreTraining`` both and two classes, ``BertForSequenceClassification`` the pooler and classes.
+The class of a model follows from its tensors: ``BertModel`` has a pooler, ``BertForMaskedLM`` the head for
+masked tokens, ``BertForPreTraining`` both and two classes, ``BertForSequenceClassification`` the pooler and
+any number of classes.
 """
 
 import warnings
@@ -27,7 +28,7 @@ from transduce.interop.tables import Row, export_rows, import_rows
 from transduce.models.bert import BERT
 from transduce.models.build import build
 
-# ours → theirs, inside a layer; several of theirs are ours stacked
+# ours → theirs, inside a layer; several of theirs are concatenated
 _LAYER = {
     "self_attention.query_key_value.": [
         "attention.self.query.",
@@ -45,14 +46,17 @@ _TOKENS = f"{_BODY}embeddings.word_embeddings.weight"
 _BIAS = f"{_HEAD}bias"
 _COPIES = {f"{_HEAD}decoder.weight": _TOKENS, f"{_HEAD}decoder.bias": _BIAS}
 _NEXT, _CLASSIFIER = "cls.seq_relationship.", "classifier."
-_COMPUTED = f"{_BODY}embeddings.position_ids"  # which older files hold
-_OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # as first published
+_COMPUTED = f"{_BODY}embeddings.position_ids"  # in older files
+_OLD = {
+    "LayerNorm.gamma": "LayerNorm.weight",
+    "LayerNorm.beta": "LayerNorm.bias",
+}  # names in the first published files
 
 
 def load_bert(folder: str | Path) -> BERT:
-    """The model of a folder with ``config.json`` and ``model.safetensors``; in evaluation mode.
+    """Load the model of a folder with ``config.json`` and ``model.safetensors``, in evaluation mode.
 
-    Which tokens are [CLS] and [SEP], the tokenizer beside them tells.
+    The folder's tokenizer says which tokens are [CLS] and [SEP].
     """
     fields, state = read_saved(folder, "bert")
     state = _named(state)
@@ -62,13 +66,13 @@ def load_bert(folder: str | Path) -> BERT:
 
 
 def our_config(fields: Mapping[str, Any], state: Mapping[str, Tensor]) -> BERTConfig:
-    """The configuration that the fields of a ``BERTConfig`` of theirs and the model's tensors stand for."""
+    """Return the configuration that corresponds to the fields of their ``BertConfig`` and to the tensors."""
     require(
         fields,
         {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
         "bert",
     )
-    if _BIAS in state:  # their head has the layers' activation, and ours is always this one
+    if _BIAS in state:  # their head has the activation of the layers; ours always has gelu
         require(fields, {"hidden_act": "gelu"}, "bert")
     labels = fields.get("id2label") or {}
     classes = ["next", "random"] if f"{_NEXT}weight" in state else []
@@ -94,7 +98,7 @@ def our_config(fields: Mapping[str, Any], state: Mapping[str, Tensor]) -> BERTCo
 
 
 def our_vocabulary(fields: Mapping[str, Any], folder: str | Path) -> Vocabulary:
-    """Special tokens as the folder's tokenizer has them, or else the published one of Devlin et al."""
+    """Return the special tokens of the folder's tokenizer, or else those of the tokenizer of Devlin et al."""
     size, side = fields["vocab_size"], read_side(folder)
     if side is not None:
         pad, bos, eos = (
@@ -105,7 +109,7 @@ def our_vocabulary(fields: Mapping[str, Any], folder: str | Path) -> Vocabulary:
         pad = fields.get("pad_token_id") or 0
         bos, eos = (101, 102) if size > 102 else (1, 2)
         warnings.warn(
-            f"{folder} has no {' or '.join(TOKENIZERS)}: [CLS] and [SEP] are taken to be {bos} and {eos}",
+            f"{folder} has no {' or '.join(TOKENIZERS)}: assuming that [CLS] is {bos} and [SEP] is {eos}",
             stacklevel=3,
         )
     return validate(
@@ -116,7 +120,7 @@ def our_vocabulary(fields: Mapping[str, Any], folder: str | Path) -> Vocabulary:
 
 
 def their_fields(config: BERTConfig, vocabulary: Vocabulary) -> dict[str, Any]:
-    """The fields of a ``BERTConfig`` of theirs for the same model."""
+    """Return the fields of their ``BertConfig`` for the same model."""
     require_norm(config.norm, "post", "bert")
     return {
         "vocab_size": vocabulary.source,
@@ -136,32 +140,32 @@ def their_fields(config: BERTConfig, vocabulary: Vocabulary) -> dict[str, Any]:
 
 
 def export_bert(model: BERT) -> dict[str, Tensor]:
-    """The state dict of their model with the same heads: the same outputs."""
+    """Return the state dict of their model with the same heads: the same outputs."""
     config = model.config
     state = export_rows(model, _table(config, _classifier(config, {})))
     copies = _COPIES if config.masked_head else {}
     state |= {copy: state[name] for copy, name in copies.items()}
     if config.masked_head or config.classes:
         return state
-    return {name.removeprefix(_BODY): tensor for name, tensor in state.items()}  # a plain BertModel
+    return {name.removeprefix(_BODY): tensor for name, tensor in state.items()}  # of a plain BertModel
 
 
 def import_bert(model: BERT, state: Mapping[str, Tensor]) -> None:
-    """Copy a model of theirs, of the same sizes and with the same heads, into the model.
+    """Copy one of their models, of the same sizes and with the same heads, into the model.
 
-    ``state`` is its state dict or what ``save_pretrained`` wrote.
+    ``state`` is its state dict or the content of ``model.safetensors``.
     """
     left = _named(state)
     left.pop(_COMPUTED, None)
     for copy, name in _COPIES.items():
         if copy in left and not torch.equal(left[copy], left.get(name, left[copy][:0])):
-            raise ValueError(f"{copy} is not {name}, but the model has one tensor for both")
+            raise ValueError(f"{copy} differs from {name}, but the model shares one tensor")
         left.pop(copy, None)
     import_rows(model, _table(model.config, _classifier(model.config, left)), left)
 
 
 def _named(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Under the names of today, as if all were part of a larger model: a ``BertModel`` is the body alone."""
+    """Return the tensors under today's names, with the prefix that only a plain ``BertModel`` lacks."""
     return {_name(name): tensor for name, tensor in state.items()}
 
 

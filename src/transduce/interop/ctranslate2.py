@@ -1,4 +1,4 @@
-"""To CTranslate2, an engine that only translates: one way, for what it reads may be rounded to 8 bits."""
+"""Export to CTranslate2, an inference engine. There is no import: its weights may be rounded to int8."""
 
 import shutil
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from transduce.errors import ArtifactError, ConfigError, DependencyError
 from transduce.models.transformer import Transformer
 from transduce.nn.positional import sinusoids
 
-POSITIONS = 2048  # their table has an end, ours has none
+POSITIONS = 2048  # their table of positions is limited, ours is not
 Quantization = Literal[
     "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32"
 ]
@@ -45,10 +45,10 @@ def export_ctranslate2(
     quantization: Quantization | None = None,
     positions: int = POSITIONS,
 ) -> None:
-    """Write a folder for ``ctranslate2.Translator``; it reads and writes at most ``positions`` tokens.
+    """Write a folder for ``ctranslate2.Translator``, which reads and writes at most ``positions`` tokens.
 
-    Its tokens are those of the tokenizer, which is saved beside them, or else the ids as text. It ends the
-    sources itself.
+    Its tokens are those of the tokenizer, which is saved in the same folder, or else the ids as text. It adds
+    the end-of-sentence token to a source itself.
     """
     folder = Path(folder).expanduser()
     config = model.config
@@ -61,7 +61,7 @@ def export_ctranslate2(
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
     unknown = {"<unk>", "[UNK]"} & set(source) & set(target)
-    # What is unknown has to have a name that exists; no token of the tokenizer is.
+    # CTranslate2 needs the name of an unknown token; a tokenizer without one never produces it.
     spec.config.unk_token = min(unknown, default=target[model.vocabulary.pad])
     spec.config.bos_token = spec.config.decoder_start_token = target[model.vocabulary.bos]
     spec.config.eos_token = target[model.vocabulary.eos]
@@ -79,23 +79,23 @@ def _check(config: TransformerConfig, quantization: str | None) -> None:
     if config.attention.kind != "full":
         raise ConfigError(
             f"CTranslate2 has full attention, but the model has {config.attention.kind!r} attention",
-            "there is no export of it",
+            "use a model with full attention",
         )
     width = config.d_model / config.heads
     if (config.d_k or width) != (config.d_v or width):
         raise ConfigError(
-            f"CTranslate2 has one size a head, but the model has d_k = {config.d_k} and d_v = {config.d_v}",
-            "export it to another format",
+            f"CTranslate2 needs d_k = d_v, but the model has d_k = {config.d_k} and d_v = {config.d_v}",
+            "use another format",
         )
 
 
 def _specification(config: TransformerConfig) -> Any:
-    """An empty one, of the model's sizes."""
+    """Return an empty specification of the model's sizes."""
     try:
         from ctranslate2.specs import common_spec, transformer_spec
     except ImportError as error:
         raise DependencyError(
-            "this export needs the package ctranslate2", "run: pip install 'transduce[export]'"
+            "the export to CTranslate2 needs the package ctranslate2", "run: pip install 'transduce[export]'"
         ) from error
     activation = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}[config.activation]
     d_k = config.d_k or config.d_model // config.heads
@@ -113,7 +113,7 @@ def _specification(config: TransformerConfig) -> Any:
 
 
 def _fill(spec: Any, model: Transformer, positions: int) -> Iterator[str]:
-    """Put every parameter of ours in its place; gives their names."""
+    """Put every parameter in its place, and yield its name."""
     ours = dict(model.named_parameters())
     yield from _fill_ends(spec, model, positions)
     for stack, layer in (("encoder", _LAYER), ("decoder", _DECODER_LAYER)):
@@ -131,7 +131,7 @@ def _fill(spec: Any, model: Transformer, positions: int) -> Iterator[str]:
 
 
 def _fill_ends(spec: Any, model: Transformer, positions: int) -> Iterator[str]:
-    """Embeddings, positions and the output; √d_model is theirs too."""
+    """Fill embeddings, positions and output; CTranslate2 also multiplies embeddings by √d_model."""
     spec.encoder.embeddings[0].weight = _plain(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _plain(model.target_embedding.weight)
     spec.decoder.projection.weight = _plain(model.output.weight)
@@ -142,7 +142,7 @@ def _fill_ends(spec: Any, model: Transformer, positions: int) -> Iterator[str]:
             yield f"{name}.weight"
         elif model.config.positions == "sinusoidal":
             stack.position_encodings.encodings = _plain(sinusoids(positions, model.config.d_model))
-        elif hasattr(stack, "position_encodings"):  # an empty one means sinusoids
+        elif hasattr(stack, "position_encodings"):  # if empty, CTranslate2 would use sinusoids
             if model.config.positions == "none":
                 stack.position_encodings.encodings = torch.zeros(positions, model.config.d_model).numpy()
             else:
@@ -150,14 +150,14 @@ def _fill_ends(spec: Any, model: Transformer, positions: int) -> Iterator[str]:
 
 
 def _put(place: Any, weight: Tensor, bias: Tensor) -> None:
-    """A linear map or a layer norm."""
+    """Fill a linear map or a layer norm."""
     names = ("gamma", "beta") if hasattr(place, "gamma") else ("weight", "bias")
     for name, tensor in zip(names, (weight, bias), strict=True):
         setattr(place, name, _plain(tensor))
 
 
 def _split_gate(place: Any) -> None:
-    """Gate and up are one matrix here, two there."""
+    """Split the gate from the inner map: one matrix in our model, two in theirs."""
     half = len(place.linear_0.bias) // 2
     for name in ("weight", "bias"):
         both = getattr(place.linear_0, name)
@@ -172,24 +172,24 @@ def _inside(place: Any, path: str) -> Any:
 
 
 def _plain(tensor: Tensor) -> Any:
-    """A copy: they are scaled in place to become 8-bit numbers."""
+    """Return a copy as an array, because quantization scales the weights in place."""
     return tensor.detach().float().cpu().numpy().copy()
 
 
 def _names(side: SideTokenizer | None, size: int) -> list[str]:
-    """A name for every id, no two alike."""
+    """Return a unique name for every id."""
     names = [(side and side.backend.id_to_token(token)) or f"<{token}>" for token in range(size)]
     if len(set(names)) < len(names):
-        raise ArtifactError("the tokenizer gives two ids one name", "use another tokenizer")
+        raise ArtifactError("two ids of the tokenizer have the same token", "use another tokenizer")
     return names
 
 
 def _write(spec: Any, folder: Path, tokenizer: TokenizerPair | None) -> None:
-    """Whole, or not at all."""
+    """Write the folder completely or not at all."""
     new = folder.with_name(f".{folder.name}.new")
     try:
         if folder.exists() and any(folder.iterdir()):
-            raise ArtifactError(f"{folder} is not empty", "choose another place")
+            raise ArtifactError(f"{folder} is not empty", "choose another folder")
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
         spec.save(str(new))
@@ -197,7 +197,7 @@ def _write(spec: Any, folder: Path, tokenizer: TokenizerPair | None) -> None:
             tokenizer.save(new)
         new.replace(folder)
     except OSError as error:
-        remedy = "check the space and your rights there"
+        remedy = "check the free space and permissions"
         raise ArtifactError(f"cannot write {folder}: {error.strerror or error}", remedy) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A folder of Hugging Face's transformers into a model folder of ours, with its tokenizer."""
+"""Convert a folder of Hugging Face transformers, with its tokenizer, into a model folder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +16,11 @@ _KINDS: dict[str, Callable[[Path], BERT | GPT]] = {"bert": load_bert, "gpt2": lo
 
 
 def import_folder(folder: str | Path, out: str | Path) -> BERT | GPT:
-    """Read what ``save_pretrained`` wrote, of the kinds that we know, and write a model folder."""
+    """Read a GPT-2 or BERT model that ``save_pretrained`` wrote, and write a model folder."""
     folder = Path(folder).expanduser()
     fields = read_fields(folder)
     if "transduce" in fields:
-        raise ArtifactError(f"{folder} is a model folder of transduce already", "use it as it is")
+        raise ArtifactError(f"{folder} already is a model folder of transduce", "use it as it is")
     kind = fields.get("model_type")
     if kind not in _KINDS:
         raise ArtifactError(f"{folder} holds a model of type {kind!r}", f"known: {', '.join(_KINDS)}")
@@ -29,18 +29,18 @@ def import_folder(folder: str | Path, out: str | Path) -> BERT | GPT:
         model = _KINDS[kind](folder)
     except KeyError as error:
         raise ArtifactError(f"{folder / 'config.json'} has no {error}", "copy the folder again") from error
-    except ValueError as error:  # of the tables: tensors that are missing, or too many
-        raise ArtifactError(f"{folder}: {error}", f"only plain {kind} models can be imported") from error
+    except ValueError as error:  # missing or unknown tensors
+        raise ArtifactError(f"{folder}: {error}", f"use a plain {kind} model") from error
     ours, theirs = model.vocabulary, tokenizer.vocabulary
     if theirs.target > ours.target:
         raise ArtifactError(
-            f"the tokenizer in {folder} has {theirs.target} tokens, but the model {ours.target}",
+            f"the tokenizer in {folder} has {theirs.target} tokens, but the model has {ours.target}",
             "copy the folder again",
         )
     if (ours.pad, ours.bos, ours.eos) != (theirs.pad, theirs.bos, theirs.eos):
         raise ArtifactError(
-            f"special tokens of {folder} are {theirs.pad}, {theirs.bos} and {theirs.eos} in its tokenizer, "
-            f"but {ours.pad}, {ours.bos} and {ours.eos} in its model (pad, begin, end)",
+            f"special tokens (pad, bos, eos) of {folder} are {theirs.pad}, {theirs.bos}, {theirs.eos} in the "
+            f"tokenizer, but {ours.pad}, {ours.bos}, {ours.eos} in the model",
             "make config.json and the tokenizer agree",
         )
     artifact.save(model, out, tokenizer)
@@ -52,6 +52,6 @@ def _tokenizer(folder: Path) -> TokenizerPair:
     if side is None:
         raise ArtifactError(
             f"{folder} has no {' or '.join(TOKENIZERS)}",
-            "have transformers write one: AutoTokenizer.from_pretrained(…).save_pretrained(…)",
+            "write one with transformers: AutoTokenizer.from_pretrained(…).save_pretrained(…)",
         )
     return TokenizerPair(side, side)

@@ -1,6 +1,6 @@
-"""To and from ``GPT2LMHeadModel`` of Hugging Face's transformers, and folders that it saved.
+"""Import from and export to ``GPT2LMHeadModel`` of Hugging Face transformers.
 
-GPT-2's linear maps are of a kind of their own, "Conv1D", whose matrices are ours transposed.
+GPT-2 uses the module "Conv1D" for linear maps; its matrices are ours, transposed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ _LAYER = {
 }
 _PREFIX = "transformer."
 _TOKENS, _OUTPUT = f"{_PREFIX}wte.weight", "lm_head.weight"
-_CAUSAL_MASKS = (".attn.bias", ".attn.masked_bias")  # which older files hold
+_CAUSAL_MASKS = (".attn.bias", ".attn.masked_bias")  # in older files
 _REQUIRED = {
     "scale_attn_weights": True,
     "scale_attn_by_inverse_layer_idx": False,
@@ -38,7 +38,7 @@ _REQUIRED = {
 
 
 def load_gpt2(folder: str | Path) -> GPT:
-    """The model of a folder with ``config.json`` and ``model.safetensors``; in evaluation mode."""
+    """Load the model of a folder with ``config.json`` and ``model.safetensors``, in evaluation mode."""
     fields, state = read_saved(folder, "gpt2")
     model = build(our_config(fields), our_vocabulary(fields))
     import_gpt2(model, state)
@@ -46,7 +46,7 @@ def load_gpt2(folder: str | Path) -> GPT:
 
 
 def our_config(fields: Mapping[str, Any]) -> GPTConfig:
-    """The configuration that the fields of a ``GPT2Config`` stand for."""
+    """Return the configuration that corresponds to the fields of a ``GPT2Config``."""
     require(fields, _REQUIRED, "gpt2")
     width = fields["n_embd"]
     data = {
@@ -64,9 +64,10 @@ def our_config(fields: Mapping[str, Any]) -> GPTConfig:
 
 
 def our_vocabulary(fields: Mapping[str, Any]) -> Vocabulary:
-    """GPT-2 has one special token, its last, which begins and ends texts and pads them.
+    """Return the sizes and special tokens of the model's vocabulary.
 
-    Where the beginning and the end differ, padding needs a token of its own.
+    GPT-2 has one special token, its last, which begins and ends texts and pads them. Where the tokens for the
+    beginning and the end differ, padding needs a third one.
     """
     size = fields["vocab_size"]
     bos, eos = (
@@ -77,14 +78,14 @@ def our_vocabulary(fields: Mapping[str, Any]) -> Vocabulary:
     pad = pad if isinstance(pad, int) and 0 <= pad < size else eos
     if pad in (bos, eos) and bos != eos:
         raise ConfigError(
-            f"bos_token_id {bos} and eos_token_id {eos} differ, and it pads with one of them",
-            "give it a pad_token_id of its own",
+            f"bos_token_id {bos} and eos_token_id {eos} differ, and one of them is also the padding",
+            "set another pad_token_id in config.json",
         )
     return Vocabulary(source=size, target=size, pad=pad, bos=bos, eos=eos)
 
 
 def their_fields(config: GPTConfig, vocabulary: Vocabulary) -> dict[str, Any]:
-    """The fields of a ``GPT2Config`` for the same model."""
+    """Return the fields of a ``GPT2Config`` for the same model."""
     require_norm(config.norm, "pre", "gpt2")
     return {
         "vocab_size": vocabulary.target,
@@ -105,7 +106,7 @@ def their_fields(config: GPTConfig, vocabulary: Vocabulary) -> dict[str, Any]:
 
 
 def export_gpt2(model: GPT) -> dict[str, Tensor]:
-    """The state dict of a ``GPT2LMHeadModel`` with these fields: the same logits."""
+    """Return the state dict of a ``GPT2LMHeadModel`` with `their_fields`: the same logits."""
     rows = export_rows(model, _table(model.config))
     state = {name: _transposed(name, tensor).contiguous() for name, tensor in rows.items()}
     return state | {_OUTPUT: state[_TOKENS]}
@@ -114,7 +115,7 @@ def export_gpt2(model: GPT) -> dict[str, Tensor]:
 def import_gpt2(model: GPT, state: Mapping[str, Tensor]) -> None:
     """Copy a ``GPT2LMHeadModel`` of the same sizes into the model.
 
-    ``state`` is its state dict or what ``save_pretrained`` wrote; of a plain ``GPT2Model`` just as well.
+    ``state`` is its state dict or the content of ``model.safetensors``; a plain ``GPT2Model`` works as well.
     """
     left = {
         name if name.startswith(_PREFIX) or name == _OUTPUT else f"{_PREFIX}{name}": tensor
@@ -123,7 +124,7 @@ def import_gpt2(model: GPT, state: Mapping[str, Tensor]) -> None:
     }
     output = left.pop(_OUTPUT, None)
     if output is not None and not torch.equal(output, left.get(_TOKENS, output[:0])):
-        raise ValueError(f"{_OUTPUT} is not {_TOKENS}, but the model has one matrix for both")
+        raise ValueError(f"{_OUTPUT} differs from {_TOKENS}, but the model shares one matrix")
     import_rows(model, _table(model.config), {name: _transposed(name, left[name]) for name in left})
 
 

@@ -1,12 +1,13 @@
-"""To and from ``MarianMTModel`` of Hugging Face's transformers: the whole model, as plain dictionaries.
+"""Import from and export to ``MarianMTModel`` of Hugging Face transformers, as plain dictionaries.
 
-Marian's sinusoids are ours with the sines first and the cosines after them. A model cannot bring its own:
-when it is read from the disk, they are computed anew. So the dimensions of the model are reordered instead:
-whatever reads from or writes to the residual connections has its columns or rows in the other order, and the
-logits are the same.
+Marian's positional encoding has all sines before all cosines, where ours alternates them, and a Marian model
+computes its own encoding when it is loaded. Therefore the dimensions of the model are reordered: the weights
+that read from or write to the residual connections have their columns or rows in the other order. The logits
+stay the same.
 """
 
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -18,9 +19,9 @@ from transduce.interop.tables import Row, export_rows, import_rows
 from transduce.models.transformer import Transformer
 from transduce.nn.positional import sinusoids
 
-POSITIONS = 1024  # Marian's table has an end, ours has none
+POSITIONS = 1024  # Marian's table of positions is limited, ours is not
 
-# ours → theirs, inside a layer; several of theirs are ours stacked
+# ours → theirs, inside a layer; several of theirs are concatenated
 _LAYER = {
     "self_attention.query_key_value.": ["self_attn.q_proj.", "self_attn.k_proj.", "self_attn.v_proj."],
     "self_attention.output.": ["self_attn.out_proj."],
@@ -47,7 +48,7 @@ _BIAS = "final_logits_bias"
 def marian_config(
     config: TransformerConfig, vocabulary: Vocabulary, *, positions: int = POSITIONS
 ) -> dict[str, Any]:
-    """The fields of a ``MarianConfig`` for the same model; it reads at most ``positions`` tokens a side."""
+    """Return the fields of a ``MarianConfig`` for the same model, for up to ``positions`` tokens per side."""
     _check(config)
     return {
         "vocab_size": vocabulary.source,
@@ -76,7 +77,7 @@ def marian_config(
 
 
 def export_marian(model: Transformer, *, positions: int = POSITIONS) -> dict[str, Tensor]:
-    """The state dict of a ``MarianMTModel`` with the fields of `marian_config`: the same logits."""
+    """Return the state dict of a ``MarianMTModel`` with the fields of `marian_config`: the same logits."""
     config = model.config
     _check(config)
     order = _order(config.d_model)
@@ -90,7 +91,7 @@ def export_marian(model: Transformer, *, positions: int = POSITIONS) -> dict[str
 def import_marian(model: Transformer, state: Mapping[str, Tensor]) -> None:
     """Copy a ``MarianMTModel`` of the same sizes into the model.
 
-    ``state`` is its state dict, or what its ``save_pretrained`` writes, which lacks what can be computed.
+    ``state`` is its state dict, or the content of ``model.safetensors``, which has no computed tensors.
     """
     config = model.config
     _check(config)
@@ -98,23 +99,23 @@ def import_marian(model: Transformer, state: Mapping[str, Tensor]) -> None:
     left = dict(state)
     for copy, name in _copies(config).items():
         if copy in left and not _equal(left.pop(copy), state.get(name)):
-            raise ValueError(f"{copy} is not {name}, but the model has one matrix for both")
+            raise ValueError(f"{copy} differs from {name}, but the model shares one matrix")
     for name in set(_TABLES) & left.keys():
         table = left.pop(name)
         if not _equal(table.float(), sinusoids(len(table), config.d_model)[:, order]):
-            raise ValueError(f"{name} are not Marian's sinusoids")
+            raise ValueError(f"{name} is not the sinusoidal encoding")
     if left.pop(_BIAS, torch.zeros(())).any():
-        raise ValueError(f"{_BIAS} is not zero, but the model has no bias there")
+        raise ValueError(f"{_BIAS} is not zero, but the model has no output bias")
     back = torch.argsort(order)
     import_rows(model, _table(config), {name: _reordered(name, left[name], back) for name in left})
 
 
 def _check(config: TransformerConfig) -> None:
-    """What Marian cannot express."""
+    """Refuse models that Marian cannot express."""
     width = config.d_model / config.heads
     for name, fits, what in (
         ("norm", config.norm == "post", "is post-norm"),
-        ("attention", config.attention.kind == "full", "has full attention"),
+        ("attention.kind", config.attention.kind == "full", "has full attention"),
         ("positions", config.positions == "sinusoidal", "has sinusoidal positions"),
         ("activation", config.activation != "swiglu", "has no gated feed-forward network"),
         ("norm_epsilon", config.norm_epsilon == 1e-5, "has layer norms with an epsilon of 1e-5"),
@@ -122,14 +123,12 @@ def _check(config: TransformerConfig) -> None:
         ("d_v", config.d_v in (None, width), "divides d_model among the heads"),
     ):
         if not fits:
-            value = getattr(config, name)
-            raise ConfigError(
-                f"Marian {what}, but the model has {name} = {value!r}", "export it to another format"
-            )
+            value = attrgetter(name)(config)
+            raise ConfigError(f"Marian {what}, but the model has {name} = {value!r}", "use another format")
 
 
 def _table(config: TransformerConfig) -> Iterator[Row]:
-    """For every tensor of ours, the tensors of theirs that hold its numbers."""
+    """Yield a row for every tensor."""
     if config.share == "all":
         yield Row([_SHARED], ["source_embedding.weight"])
     else:
@@ -148,28 +147,28 @@ def _table(config: TransformerConfig) -> Iterator[Row]:
 
 
 def _copies(config: TransformerConfig) -> dict[str, str]:
-    """What Marian's state dict names again, and what it is."""
+    """Return the names under which Marian's state dict repeats a tensor, and the tensor's own name."""
     if config.share == "all":
         return dict.fromkeys((_SOURCE, _TARGET, _OUTPUT), _SHARED)
     return {_OUTPUT: _TARGET} if config.share == "target" else {}
 
 
 def _order(d_model: int) -> Tensor:
-    """Of each dimension of theirs, the number of ours: the even ones, which are sines, first."""
+    """Return, for each of their dimensions, ours: the even ones, which are sines, first."""
     dimensions = torch.arange(d_model)
     return torch.cat((dimensions[0::2], dimensions[1::2]))
 
 
 def _reordered(name: str, tensor: Tensor, order: Tensor) -> Tensor:
-    """A tensor of theirs, with the dimensions of the model in this order."""
+    """Return one of their tensors with the dimensions of the model in this order."""
     reads = any(part in name for part in _READS_THE_RESIDUAL)
     if reads and name.endswith(".bias"):
         return tensor
     axis = 1 if reads or name in (_SHARED, _SOURCE, _TARGET, _OUTPUT) else 0
     if tensor.dim() <= axis or tensor.size(axis) != len(order):
-        return tensor  # its shape is refused where shapes are compared
+        return tensor  # of a wrong shape, which is refused when shapes are compared
     return tensor.index_select(axis, order.to(tensor.device))
 
 
-def _equal(one: Tensor, other: Tensor | None) -> bool:
-    return other is not None and one.shape == other.shape and torch.allclose(one, other, atol=1e-5)
+def _equal(first: Tensor, second: Tensor | None) -> bool:
+    return second is not None and first.shape == second.shape and torch.allclose(first, second, atol=1e-5)

@@ -1,4 +1,4 @@
-"""What every two-way table does: each tensor of theirs is made of ours, and each of ours of theirs."""
+"""Two-way tables of tensor names, from which both the import and the export of a format follow."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -8,37 +8,38 @@ from torch import Tensor, nn
 
 
 class Row(NamedTuple):
-    """Tensors that hold the same numbers: stacked, the ones are the others."""
+    """Names of tensors with the same values: concatenated, their tensors equal our tensors."""
 
-    theirs: list[str]  # equally long
+    theirs: list[str]  # tensors of equal size
     ours: list[str]
 
 
 def export_rows(model: nn.Module, rows: Iterable[Row]) -> dict[str, Tensor]:
-    """Their tensors, filled with ours."""
+    """Return their tensors, filled with the model's values."""
     ours = dict(model.named_parameters())
-    found: dict[str, Tensor] = {}
+    state: dict[str, Tensor] = {}
     for row in rows:
         stacked = torch.cat([ours[name].detach() for name in row.ours])
-        found |= zip(row.theirs, stacked.chunk(len(row.theirs)), strict=True)
-    return found
+        state |= zip(row.theirs, stacked.chunk(len(row.theirs)), strict=True)
+    return state
 
 
 def import_rows(model: nn.Module, rows: Iterable[Row], state: Mapping[str, Tensor]) -> None:
-    """Copy their tensors into the model; nothing is copied unless all of them fit, and none is left over."""
+    """Copy their tensors into the model; copy nothing unless all of them fit and none is left over."""
     rows = list(rows)
-    if unequal := {name for row in rows for name in row.theirs} ^ set(state):
-        raise ValueError(f"the two models differ in {len(unequal)} tensors, the first is {min(unequal)}")
+    if different := {name for row in rows for name in row.theirs} ^ set(state):
+        raise ValueError(f"{len(different)} tensors are missing or unknown, for example {min(different)}")
     ours = dict(model.named_parameters())
     for row in rows:
-        mine = [ours[name] for name in row.ours]
-        shape = (sum(len(tensor) for tensor in mine) // len(row.theirs), *mine[0].shape[1:])
+        parameters = [ours[name] for name in row.ours]
+        shape = (sum(map(len, parameters)) // len(row.theirs), *parameters[0].shape[1:])
         for name in row.theirs:
             if state[name].shape != shape:
-                raise ValueError(f"{name} is {tuple(state[name].shape)}, but {shape} is needed")
+                raise ValueError(f"{name} has shape {tuple(state[name].shape)}, but {shape} is needed")
     with torch.no_grad():
         for row in rows:
-            mine = [ours[name] for name in row.ours]
+            parameters = [ours[name] for name in row.ours]
             stacked = torch.cat([state[name] for name in row.theirs])
-            for tensor, part in zip(mine, torch.split(stacked, [len(one) for one in mine]), strict=True):
-                tensor.copy_(part)
+            parts = torch.split(stacked, [len(parameter) for parameter in parameters])
+            for parameter, part in zip(parameters, parts, strict=True):
+                parameter.copy_(part)

@@ -1,4 +1,4 @@
-"""To and from ``torch.nn.Transformer``: the two stacks, which is all that it has."""
+"""Import from and export to ``torch.nn.Transformer``, which consists of the encoder and decoder stacks."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,7 +8,7 @@ from transduce.errors import ConfigError
 from transduce.interop.tables import Row, export_rows, import_rows
 from transduce.models.transformer import Transformer
 
-# theirs → ours, inside a layer; several of ours are theirs stacked
+# theirs → ours, inside a layer; several of ours are concatenated
 _ATTENTION = {
     "self_attn.in_proj_": ["self_attention.query_key_value."],
     "self_attn.out_proj.": ["self_attention.output."],
@@ -27,9 +27,9 @@ _DECODER_LAYER = {
 
 
 def export_stacks(model: Transformer) -> dict[str, Tensor]:
-    """The encoder and decoder as a state dict for ``torch.nn.Transformer`` of the same sizes.
+    """Return the encoder and decoder as a state dict for a ``torch.nn.Transformer`` of the same sizes.
 
-    A post-norm model, as in the paper, has no norm at the end of a stack: give torch stacks without one.
+    A post-norm model, as in the paper, has no layer norm at the end of a stack: build torch's stacks without.
     """
     return export_rows(model, _table(model))
 
@@ -40,12 +40,12 @@ def import_stacks(model: Transformer, state: Mapping[str, Tensor]) -> None:
 
 
 def _table(model: Transformer) -> Iterator[Row]:
-    """For every tensor of the stacks."""
+    """Yield a row for every tensor of the stacks."""
     config = model.config
     if config.attention.kind != "full":
         raise ConfigError(
             f"torch.nn.Transformer has full attention, but the model has {config.attention.kind!r} attention",
-            "give a model with full attention",
+            "use a model with full attention",
         )
     for stack, count, layer in (
         ("encoder", config.encoder_layers, _ENCODER_LAYER),

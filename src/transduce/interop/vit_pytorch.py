@@ -1,7 +1,7 @@
-"""From and to the Vision Transformer of ``lucidrains/vit-pytorch``, by the names of its weights.
+"""Import from and export to the Vision Transformer of ``lucidrains/vit-pytorch``.
 
-These are the names of its versions with ``PreNorm`` wrappers. Those that normalise patches or the stack's
-end as well are another model, and refused.
+The names are those of its versions with ``PreNorm`` wrappers. Later versions, which also normalize the
+patches or the end of the stack, are another model and are refused.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,23 +26,39 @@ _LAYER = {
     "1.fn.net.3": "feed_forward.outer",
 }
 _AROUND = {"to_patch_embedding.1": "embedding", "mlp_head.0": "norm", "mlp_head.1": "head"}
-_TOKENS = {"pos_embedding": "positions.weight", "cls_token": "class_token"}  # with dimensions of 1 in front
+_TOKENS = {
+    "pos_embedding": "positions.weight",
+    "cls_token": "class_token",
+}  # with leading dimensions of size 1
 
 
-def vit_from_state(state: Mapping[str, Tensor], *, heads: int, **options: Any) -> ViT:
-    """A model with the weights of a ``vit_pytorch.ViT``; ``heads`` cannot be told from them.
+def vit_from_state(
+    state: Mapping[str, Tensor],
+    *,
+    heads: int,
+    channels: int = 1,
+    image_size: int | list[int] | None = None,
+    classes: list[str] | None = None,
+    activation: str = "gelu",
+    mean: list[float] | None = None,
+    std: list[float] | None = None,
+) -> ViT:
+    """Build a model from the state dict of a ``vit_pytorch.ViT``.
 
-    Other options are those of `ViTConfig` that weights do not tell either: ``activation`` (theirs is "gelu"),
-    ``image_size`` if it is no square, ``channels`` if not 1, ``classes`` for names, ``mean`` and ``std``.
+    The arguments are options of `ViTConfig` that cannot be derived from the weights. ``image_size`` is needed
+    if images are not square, and ``classes`` gives the classes names.
     """
-    sizes = {**_sizes(state, heads, options.get("channels", 1)), **options}
-    model = build(validate(ViTConfig, sizes, where="weights of vit-pytorch")).eval()
+    sizes = _sizes(state, heads, channels)
+    sizes |= {"activation": activation, "mean": mean, "std": std}
+    sizes |= {"image_size": image_size} if image_size else {}
+    sizes |= {"classes": classes} if classes else {}
+    model = build(validate(ViTConfig, sizes, where="the weights of vit-pytorch")).eval()
     import_vit(model, state)
     return model
 
 
 def import_vit(model: ViT, state: Mapping[str, Tensor]) -> None:
-    """Copy the weights of a ``vit_pytorch.ViT`` of the same sizes into the model, every one of them."""
+    """Copy all weights of a ``vit_pytorch.ViT`` of the same sizes into the model."""
     _check(model.config)
     ours = dict(model.named_parameters())
     import_rows(
@@ -53,7 +69,7 @@ def import_vit(model: ViT, state: Mapping[str, Tensor]) -> None:
 
 
 def export_vit(model: ViT) -> dict[str, Tensor]:
-    """A state dict for a ``vit_pytorch.ViT`` of the same sizes."""
+    """Return a state dict for a ``vit_pytorch.ViT`` of the same sizes."""
     _check(model.config)
     state = export_rows(model, _table(model.config))
     return {**state, **{name: state[name].view(1, -1, model.config.d_model) for name in _TOKENS}}
@@ -74,7 +90,7 @@ def _table(config: ViTConfig) -> Iterator[Row]:
 
 
 def _without_ones(name: str, tensor: Tensor, ours: Mapping[str, Tensor]) -> Tensor:
-    """Positions are (1, tokens, d_model) there, the class token is (1, 1, d_model)."""
+    """Remove leading dimensions of positions (1, tokens, d_model) and of the class token (1, 1, d_model)."""
     if name in _TOKENS and tensor.dim() == 3 and len(tensor) == 1:
         return tensor.flatten(0, tensor.dim() - ours[_TOKENS[name]].dim())
     return tensor
@@ -86,12 +102,12 @@ def _check(config: ViTConfig) -> None:
         if getattr(config, key) != value:
             raise ConfigError(
                 f"vit-pytorch has {key} = {value!r}, but the model has {getattr(config, key)!r}",
-                "choose a model of that kind",
+                f"use a model with {key} = {value!r}",
             )
     if config.activation == "swiglu" or config.norm_epsilon != 1e-5:
         raise ConfigError(
             f"vit-pytorch has no {config.activation} with norm_epsilon = {config.norm_epsilon}",
-            "choose relu or gelu, and 1e-5",
+            "use a model with relu or gelu, and norm_epsilon = 1e-5",
         )
 
 
@@ -104,7 +120,7 @@ def _sizes(state: Mapping[str, Tensor], heads: int, channels: int) -> dict[str, 
         classes = state["mlp_head.1.weight"].shape[0]
     except (KeyError, ValueError, IndexError) as error:
         raise ArtifactError(
-            f"these are no weights of vit-pytorch with PreNorm wrappers: {error}", "check the file"
+            f"these are not weights of vit-pytorch with PreNorm wrappers: {error}", "give another file"
         ) from None
     patch = isqrt(pixels // channels)
     numbers = {name.split(".")[2] for name in state if name.startswith("transformer.layers.")}
