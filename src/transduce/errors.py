@@ -45,7 +45,7 @@ def require_matplotlib(what: str) -> None:
         import matplotlib.figure  # noqa: F401
     except ImportError:
         raise DependencyError(
-            f"{what} need matplotlib, which is not installed", "run: pip install 'transduce[plot]'"
+            f"{what} need matplotlib, which is not installed", "run: pip install matplotlib"
         ) from None
     except ValueError as error:
         raise DependencyError(

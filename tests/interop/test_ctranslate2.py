@@ -221,4 +221,4 @@ def test_a_place_in_use_is_left_alone(tmp_path):
 
 def test_without_the_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
-    assert "pip install 'transduce[export]'" in refusal(DependencyError, small_model(), tmp_path / "out")
+    assert "pip install ctranslate2" in refusal(DependencyError, small_model(), tmp_path / "out")

@@ -95,7 +95,7 @@ def _specification(config: TransformerConfig) -> Any:
         from ctranslate2.specs import common_spec, transformer_spec
     except ImportError as error:
         raise DependencyError(
-            "the export to CTranslate2 needs the package ctranslate2", "run: pip install 'transduce[export]'"
+            "the export needs ctranslate2, which is not installed", "run: pip install ctranslate2"
         ) from error
     activation = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}[config.activation]
     d_k = config.d_k or config.d_model // config.heads
