@@ -223,7 +223,7 @@ def tables(found: list[Measured]) -> str:
                 for ones in runs
             ]
             text.append(f"| {name} | " + " | ".join(cells) + " |")
-    text += ["", "Milliseconds a training step, by length:", "", *head]
+    text += ["", "Milliseconds per training step, by length:", "", *head]
     for name in names:
         cells = [f"{1000 * seconds_a_step(found, name, length):.1f}" for length in lengths]
         text.append(f"| {name} | " + " | ".join(cells) + " |")
@@ -259,7 +259,7 @@ def write_pictures(found: list[Measured], folder: Path) -> list[Path]:
         for name in names:
             taken = [1000 * seconds_a_step(found, name, n) for n in lengths]
             axes.loglog(lengths, taken, label=name, **LOOKS[name])
-        axes.set(xlabel="length", ylabel="milliseconds a training step")
+        axes.set(xlabel="length", ylabel="milliseconds per training step")
         axes.set_xticks(lengths, labels=map(str, lengths))
         axes.xaxis.set_minor_locator(NullLocator())
         for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
