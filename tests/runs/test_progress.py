@@ -1,4 +1,5 @@
 import io
+import math
 
 import pytest
 from rich.console import Console
@@ -6,7 +7,7 @@ from rich.console import Console
 from transduce import terminal
 from transduce.runs.reporting import progress as progress_module
 from transduce.runs.reporting import throughput
-from transduce.runs.reporting.progress import CallbackGroup, ProgressDisplay
+from transduce.runs.reporting.progress import CallbackGroup, ProgressDisplay, format_perplexity
 from transduce.runs.reporting.throughput import Throughput
 from transduce.training.checkpoint import Progress
 from transduce.training.objectives.image_classes import IMAGES
@@ -34,7 +35,7 @@ def test_a_terminal_shows_nll_speed_and_time_left(clock):
     for text in (
         "step 3/6",
         "NLL 2.000",
-        "perplexity 7.389",
+        "perplexity 7.39",
         "learning rate 1.0e-01",
         "10 tokens/s",
         " left",
@@ -60,6 +61,21 @@ def test_elsewhere_there_is_a_line_per_log(clock):
         assert fact in validation
     assert "3 steps in 3 s" in summary
     assert "495 tokens per second" in summary
+
+
+@pytest.mark.parametrize(
+    ("nll", "expected"),
+    [
+        (0.0004, "1.00"),
+        (2.0, "7.39"),
+        (8.0, "2,981"),
+        (30.0, "1.1e+13"),
+        (math.inf, "2.7e+43"),
+        (math.nan, "nan"),
+    ],
+)
+def test_perplexities_are_short(nll, expected):
+    assert format_perplexity(nll) == expected
 
 
 def test_a_time_limit_bounds_the_time_left(clock):

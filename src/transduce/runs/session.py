@@ -162,10 +162,10 @@ class TrainingSession:
     def _say_how_it_went(self, finished: bool) -> None:
         if not finished:
             self.say(f"stopped; to resume: {self.resume_command}")
-        elif self.folder.best.exists():
-            self.say(f"final model: {self.folder.final}; model with the best validation: {self.folder.best}")
-        else:  # no validation loss was finite
-            self.say(f"final model: {self.folder.final}")
+            return
+        self.say(f"final model: {self.folder.final}")
+        if self.folder.best.exists():  # it is missing if no validation loss was finite
+            self.say(f"model with the best validation: {self.folder.best}")
 
     @property
     def resume_command(self) -> str:

@@ -66,8 +66,8 @@ class ProgressDisplay:
 
     def on_validation(self, progress: Progress, validation: Validation) -> None:
         """Print the result of a validation."""
-        measure = f"perplexity {validation.perplexity:.2f}, " if self._words.perplexity else ""
-        best = " (best so far)" if progress.best_step == progress.step else ""
+        measure = f"perplexity {format_perplexity(validation.loss)}, " if self._words.perplexity else ""
+        best = ", new best" if progress.best_step == progress.step else ""
         self.on_message(
             f"step {progress.step:,}: validation NLL {validation.loss:.4f}, {measure}"
             f"accuracy {validation.accuracy:.1%}{best}"
@@ -77,7 +77,7 @@ class ProgressDisplay:
     def _columns(self, metrics: dict[str, float]) -> list[Column]:
         columns = [Column(f"NLL {metrics['nll']:.3f}", rank=2)]
         if self._words.perplexity:
-            columns.append(Column(f"perplexity {perplexity(metrics['nll']):.4g}", rank=5))
+            columns.append(Column(f"perplexity {format_perplexity(metrics['nll'])}", rank=5))
         columns.append(Column(f"learning rate {metrics['learning_rate']:.1e}", rank=6))
         if speed := self._throughput.per_second:
             columns.append(Column(f"{speed:,.0f} {self._words.unit}s/s", rank=4))
@@ -89,6 +89,12 @@ class ProgressDisplay:
         speed = self._throughput.average
         per_second = f", {speed:,.0f} {self._words.unit}s per second" if speed else ""
         return f"trained {steps} in {duration}{per_second}"
+
+
+def format_perplexity(nll: float) -> str:
+    """Return the perplexity of a negative log-likelihood in as few digits as are of interest."""
+    value = perplexity(nll)
+    return f"{value:.2f}" if value < 100 else f"{value:,.0f}" if value < 1e6 else f"{value:.1e}"
 
 
 class CallbackGroup:
