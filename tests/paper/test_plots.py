@@ -6,7 +6,7 @@ from transduce.errors import DependencyError, TransduceError
 from transduce.paper.plots import write_plots
 
 
-def test_every_picture_is_written(tmp_path):
+def test_every_figure_is_written(tmp_path):
     paths = list(write_plots(tmp_path / "new" / "folder"))
     assert [path.stem for path in paths] == [
         "positional-waves",
@@ -21,11 +21,11 @@ def test_every_picture_is_written(tmp_path):
         assert path.stat().st_size > 5000
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
+def test_a_folder_that_cannot_be_created(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(TransduceError, match=r"file is a file, not a folder"):
+    with pytest.raises(TransduceError, match=r"file is a file"):
         list(write_plots(tmp_path / "file"))
-    with pytest.raises(TransduceError, match=r"cannot write .*; choose another folder"):
+    with pytest.raises(TransduceError, match=r"cannot write .*file/folder"):
         list(write_plots(tmp_path / "file" / "folder"))
 
 
@@ -38,5 +38,5 @@ def test_without_matplotlib(monkeypatch, tmp_path):
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(DependencyError, match=r"transduce\[plot\]"):
+    with pytest.raises(DependencyError, match="matplotlib"):
         list(write_plots(tmp_path))

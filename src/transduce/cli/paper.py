@@ -5,24 +5,32 @@ from typing import Annotated
 
 import typer
 
+from transduce.cli.options import OUTPUT
+
 
 def paper(
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON list instead of the table.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON list instead of the table.", rich_help_panel=OUTPUT)
+    ] = False,
     plots: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the paper's pictures as PNG into this folder.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Write figures as PNG images into this folder.", rich_help_panel=OUTPUT
+        ),
     ] = None,
 ) -> None:
-    """Check the paper's claims: what it says, and what is measured here and now.
+    """Check the claims of "Attention Is All You Need" by measuring them, in a few seconds.
 
-    Takes a few seconds. Exit code 1 if a claim fails unexpectedly, 2 if an option is wrong.
+    The exit code is 1 if a claim fails unexpectedly.
 
     Example: transduce paper --plots figures
     """
     from rich.console import Console
 
-    from transduce.paper.claim_table import measure, print_claims, to_json, wide_console
+    from transduce.paper.claim_table import measure, print_claims, to_json
     from transduce.paper.claims import all_claims
     from transduce.paper.plots import write_plots
+    from transduce.terminal import output_console
 
     messages = Console(stderr=True)
     if plots is not None:
@@ -32,6 +40,6 @@ def paper(
     if json:
         typer.echo(to_json(claims))
     else:
-        print_claims(claims, wide_console())
+        print_claims(claims, output_console())
     if any(claim.surprising for claim in claims):
         raise typer.Exit(1)

@@ -1,1 +1,1 @@
-"""The paper's claims, each a check that returns what it measured."""
+"""Checks of the paper's claims, each with the measured value."""

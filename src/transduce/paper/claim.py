@@ -1,20 +1,20 @@
-"""One line of the executable table."""
+"""One line of the table of claims."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, and what was measured here."""
+    """A statement of the paper, and the value measured here."""
 
     section: str
     claim: str
     paper: str
     measured: str
     holds: bool
-    known_exception: str = ""  # why it is known not to hold, if it is
+    known_exception: str = ""  # the reason, if the claim is known not to hold
 
     @property
     def surprising(self) -> bool:
-        """It fails although nothing says that it should."""
+        """Whether the claim fails without a known reason."""
         return not self.holds and not self.known_exception

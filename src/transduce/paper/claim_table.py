@@ -1,4 +1,4 @@
-"""The claims as a table to read and as JSON to process."""
+"""The claims as a table and as JSON."""
 
 import json
 from collections.abc import Iterable
@@ -11,41 +11,35 @@ from rich.text import Text
 
 from transduce.paper.claim import Claim
 
-TITLE = "Attention Is All You Need, measured here"
-NARROW = 110  # columns: below that a table would be all folds
-
-
-def wide_console() -> Console:
-    """Standard output; where that is a file or a pipe, wide enough for a line a claim."""
-    console = Console()
-    return console if console.is_terminal else Console(width=150)
+TITLE = 'Claims of "Attention Is All You Need", and their measurements'
+MIN_TABLE_WIDTH = 110  # columns; a narrower terminal gets a list instead
 
 
 def measure(claims: Iterable[Claim], console: Console) -> list[Claim]:
-    """Measure the claims, saying on the console how far that is."""
+    """Measure the claims, and show the progress on the console."""
     measured: list[Claim] = []
     with console.status("measuring ...") as status:
         for claim in claims:
             measured.append(claim)
-            status.update(f"measuring ... {len(measured)} done, at {claim.section}")
+            status.update(f"measuring ... {len(measured)} claims done, section {claim.section}")
     return measured
 
 
 def print_claims(claims: list[Claim], console: Console) -> None:
-    """A table, or two lines a claim in a narrow terminal; then what does not hold, and why."""
-    if console.width < NARROW:
+    """Print a table, or two lines per claim on a narrow terminal; then the claims that fail, and why."""
+    if console.width < MIN_TABLE_WIDTH:
         _print_list(claims, console)
     else:
         console.print(_table(claims))
     console.print(_summary(claims), highlight=False)
     for claim in claims:
         if not claim.holds:
-            reason = claim.known_exception or "unexpected: please report it, with this output"
+            reason = claim.known_exception or "unexpected; please report this output as an issue"
             console.print(Text(f"* {claim.section}, {claim.claim}: {reason}"), style="dim")
 
 
 def to_json(claims: Iterable[Claim]) -> str:
-    """A list of objects: section, claim, paper, measured, holds, known_exception."""
+    """Return a list of objects with section, claim, paper, measured, holds and known_exception."""
     return json.dumps([asdict(claim) for claim in claims], indent=2, ensure_ascii=False)
 
 
@@ -64,7 +58,7 @@ def _print_list(claims: list[Claim], console: Console) -> None:
     console.print(TITLE, style="bold")
     for claim in claims:
         console.print(_verdict(claim), Text(f"{claim.section}: {claim.claim}"))
-        console.print(Text(f"    paper: {claim.paper} | here: {claim.measured}", style="dim"))
+        console.print(Text(f"    paper: {claim.paper} | measured: {claim.measured}", style="dim"))
 
 
 def _verdict(claim: Claim) -> Text:
@@ -77,6 +71,4 @@ def _summary(claims: list[Claim]) -> str:
     hold = sum(claim.holds for claim in claims)
     surprising = sum(claim.surprising for claim in claims)
     known = len(claims) - hold - surprising
-    return (
-        f"claims: {len(claims)}, hold: {hold}, known exceptions: {known}, unexpected failures: {surprising}"
-    )
+    return f"{hold} of {len(claims)} claims hold; {known} known exceptions, {surprising} unexpected failures"

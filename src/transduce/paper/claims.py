@@ -1,4 +1,4 @@
-"""All claims, in the paper's order, Table 3 and the vocabulary it asks for last."""
+"""All claims, in the order of the paper; Table 3 and the size of its vocabulary come last."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ _GROUPS = (causality, dot_products, embeddings, positions, cost, optimisation, p
 
 
 def all_claims() -> Iterator[Claim]:
-    """Each group is measured when its turn comes, from the same random numbers every time."""
+    """Measure one group of claims after the other, with the same random numbers on every run."""
     for group in _GROUPS:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Table 1, counted: operations, sequential operations and path lengths of its layers; and later kinds."""
+"""Table 1, counted: operations, sequential operations and path lengths; and later kinds of attention."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -20,12 +20,12 @@ GLOBAL_TOKENS, RANK, BUCKETS, ROUNDS, CHUNK = 2, 16, 4, 2, 8
 
 
 def self_attention(x: Tensor) -> Tensor:
-    """Every position meets every other: (n, d) → (n, d), without the projections, as in Table 1."""
+    """Attend from every position to every position: (n, d) → (n, d), without projections, as in Table 1."""
     return scaled_dot_product_attention(x, x, x).values
 
 
 def recurrent(x: Tensor, trained: bool = True) -> Tensor:
-    """One position after the other: (n, d) → (n, d)."""
+    """Compute one position after the other: (n, d) → (n, d)."""
     width = x.size(-1)
     cell = nn.RNNCell(width, width, dtype=x.dtype).requires_grad_(trained)
     state, states = x.new_zeros(1, width), []
@@ -36,7 +36,7 @@ def recurrent(x: Tensor, trained: bool = True) -> Tensor:
 
 
 def convolutional(x: Tensor, kernel: int = KERNEL, dilation: int = 1) -> Tensor:
-    """A position and the kernel − 1 before it, ``dilation`` apart: (n, d) → (n, d)."""
+    """Combine each position with the kernel − 1 before it, ``dilation`` apart: (n, d) → (n, d)."""
     width = x.size(-1)
     layer = nn.Conv1d(width, width, kernel, dilation=dilation, dtype=x.dtype)
     padded = F.pad(x.T[None], (dilation * (kernel - 1), 0))
@@ -45,25 +45,25 @@ def convolutional(x: Tensor, kernel: int = KERNEL, dilation: int = 1) -> Tensor:
 
 
 def restricted(x: Tensor, radius: int = RADIUS) -> Tensor:
-    """A neighbourhood of r = 2·radius + 1 positions: (n, d) → (n, d)."""
+    """Attend to a neighborhood of r = 2·radius + 1 positions: (n, d) → (n, d)."""
     return restricted_attention(x, x, x, radius).values
 
 
 def window(x: Tensor) -> Tensor:
-    """A neighbourhood and the first positions, in blocks: (n, d) → (n, d)."""
+    """Attend to a neighborhood and the first positions, in blocks: (n, d) → (n, d)."""
     x = x[None, None]
     return window_attention(x, x, x, Window(RADIUS, GLOBAL_TOKENS))[0, 0]
 
 
 def low_rank(x: Tensor) -> Tensor:
-    """RANK mixtures of the positions: (n, d) → (n, d)."""
+    """Attend to RANK mixtures of all positions: (n, d) → (n, d)."""
     layer = LowRankSelfAttention(x.size(-1), 1, rank=RANK, max_length=len(x))
     x = x[None, None]
     return scaled_dot_product_attention(x, *layer.mix_positions(x, x)).values[0, 0]
 
 
 def hashed(x: Tensor) -> Tensor:
-    """The bucket's chunk and the one before it, hashing included: (n, d) → (n, d)."""
+    """Attend to the chunk of the same bucket and the one before, with hashing: (n, d) → (n, d)."""
     layer = HashedSelfAttention(x.size(-1), 1, buckets=BUCKETS, rounds=ROUNDS, chunk=CHUNK)
     x = x[None, None]
     return layer.attend_within_chunks(x, x, None, None)[0, 0]
@@ -71,7 +71,7 @@ def hashed(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LayerType:
-    """A row of Table 1: what the paper says of it, and how to run one."""
+    """A row of Table 1: its claims, and a layer to run."""
 
     name: str
     run: Callable[[Tensor], Tensor]
@@ -83,63 +83,63 @@ class LayerType:
 
 TABLE_1 = (
     LayerType("self-attention", self_attention, "O(n²·d)", (2, 1), "O(1)", 0),
-    LayerType("recurrent", recurrent, "O(n·d²)", (1, 2), "O(n)", 1),
-    LayerType("convolutional", convolutional, "O(k·n·d²)", (1, 2), "O(1)", 0),
+    LayerType("recurrence", recurrent, "O(n·d²)", (1, 2), "O(n)", 1),
+    LayerType("convolution", convolutional, "O(k·n·d²)", (1, 2), "O(1)", 0),
     LayerType("restricted self-attention", restricted, "O(r·n·d)", (1, 1), "O(1)", 0),
 )
 
 
-# What section 4 leaves to future work: the name of each is that of the paper it is from.
+# Kinds of attention from later papers, for the long sequences that section 4 leaves to future work.
 LATER = (
-    LayerType("window and global tokens (Longformer)", window, "O((r + g)·n·d)", (1, 1), "O(1)", 0),
+    LayerType("window with global tokens (Longformer)", window, "O((r + g)·n·d)", (1, 1), "O(1)", 0),
     LayerType("low-rank self-attention (Linformer)", low_rank, "O(rank·n·d)", (1, 1), "O(1)", 0),
     LayerType("hashed self-attention (Reformer)", hashed, "O(c·n·d)", (1, 1), "O(1)", 0),
 )
 
 
 def cost(run: Callable[[Tensor], Tensor], n: int, d: int) -> int:
-    """Multiplications of one layer over n positions of width d."""
+    """Count the multiplications of one layer over n positions of width d."""
     return count_multiplications(lambda: run(torch.randn(n, d)))
 
 
 def claims() -> Iterator[Claim]:
-    """Growth, the crossover, k and r, sequential operations, path lengths."""
+    """Check growth, the crossover, the factors k and r, sequential operations and path lengths."""
     for layer in TABLE_1:
         yield _growth(layer)
-    yield _kernel_and_neighbourhood()
+    yield _kernel_and_neighborhood()
     yield _crossover()
-    for layer in LATER:  # long enough that buckets which are not full do not matter
-        yield _growth(layer, n=2048, section="after 4")
+    for layer in LATER:  # so long that partly filled buckets do not matter
+        yield _growth(layer, n=2048, section="later")
     for layer in TABLE_1:
         yield _sequential_operations(layer)
     yield from _path_lengths()
 
 
 def _exponent(small: float, large: float) -> float:
-    """Of a quantity whose argument was doubled."""
+    """Return the exponent of a power law from its values at x and 2x."""
     return math.log2(large / small)
 
 
 def _growth(layer: LayerType, n: int = 128, d: int = 64, section: str = "Table 1") -> Claim:
-    here = cost(layer.run, n, d)
-    in_n = _exponent(here, cost(layer.run, 2 * n, d))
-    in_d = _exponent(here, cost(layer.run, n, 2 * d))
-    off = max(abs(in_n - layer.exponents[0]), abs(in_d - layer.exponents[1]))
+    base = cost(layer.run, n, d)
+    in_n = _exponent(base, cost(layer.run, 2 * n, d))
+    in_d = _exponent(base, cost(layer.run, n, 2 * d))
+    error = max(abs(in_n - layer.exponents[0]), abs(in_d - layer.exponents[1]))
     return Claim(
         section,
         f"cost of {layer.name}",
         layer.complexity,
         f"n^{in_n:.2f} · d^{in_d:.2f}",
-        off < 0.02,
+        error < 0.02,
     )
 
 
-def _kernel_and_neighbourhood(n: int = 128, d: int = 64) -> Claim:
+def _kernel_and_neighborhood(n: int = 128, d: int = 64) -> Claim:
     in_k = cost(lambda x: convolutional(x, 6), n, d) / cost(lambda x: convolutional(x, 3), n, d)
     in_r = cost(lambda x: restricted(x, 7), n, d) / cost(lambda x: restricted(x, 2), n, d)
     return Claim(
         "Table 1",
-        "k and r enter as factors (k 3 → 6, r 5 → 15)",
+        "cost is proportional to k and r (k: 3 → 6, r: 5 → 15)",
         "× 2 and × 3",
         f"× {in_k:.2f} and × {in_r:.2f}",
         abs(in_k - 2) < 0.02 and abs(in_r - 3) < 0.02,
@@ -147,7 +147,7 @@ def _kernel_and_neighbourhood(n: int = 128, d: int = 64) -> Claim:
 
 
 def crossover(d: int) -> int:
-    """The shortest length at which self-attention costs at least what recurrence costs."""
+    """Return the shortest length at which self-attention costs at least as much as recurrence."""
     n = 1
     while cost(self_attention, n, d) < cost(recurrent, n, d):
         n += 1
@@ -155,30 +155,30 @@ def crossover(d: int) -> int:
 
 
 def _crossover() -> Claim:
-    found = {d: crossover(d) for d in (16, 32, 64)}
+    crossovers = {d: crossover(d) for d in (16, 32, 64)}
     return Claim(
         "4",
-        "self-attention beats recurrence where n < d",
-        "equal at n = d",
-        ", ".join(f"{n} at d = {d}" for d, n in found.items()),
-        all(n == d for d, n in found.items()),
+        "self-attention is cheaper than recurrence for n < d",
+        "same at n = d",
+        ", ".join(f"n = {n} at d = {d}" for d, n in crossovers.items()),
+        all(n == d for d, n in crossovers.items()),
     )
 
 
 def _sequential_operations(layer: LayerType, n: int = 32, d: int = 8) -> Claim:
     chains = [longest_chain(layer.run(torch.randn(size, d, requires_grad=True))) for size in (n, 2 * n)]
-    grows = _exponent(*chains)
+    exponent = _exponent(*chains)
     return Claim(
         "Table 1",
-        f"sequential operations, {layer.name}",
+        f"sequential operations of {layer.name}",
         layer.sequential,
         f"{chains[0]} at n = {n}, {chains[1]} at n = {2 * n}",
-        abs(grows - layer.sequential_exponent) < 0.1,
+        abs(exponent - layer.sequential_exponent) < 0.1,
     )
 
 
 def recurrent_path(n: int, d: int = 4) -> int:
-    """The products a signal passes from the first input to the last state: only its graph is recorded."""
+    """Return the number of matrix products between the first input and the last state."""
     first, rest = torch.randn(1, d, requires_grad=True), torch.randn(n - 1, d)
     return longest_chain(recurrent(torch.cat((first, rest)), trained=False)[-1])
 
@@ -187,7 +187,7 @@ def _path_lengths() -> Iterator[Claim]:
     connected = [layers_to_connect(lambda _: self_attention, n) for n in (16, 128)]
     yield Claim(
         "Table 1",
-        "longest path, self-attention",
+        "maximum path length of self-attention",
         "O(1)",
         f"{connected[0]} at n = 16, {connected[1]} at n = 128",
         connected == [1, 1],
@@ -195,7 +195,7 @@ def _path_lengths() -> Iterator[Claim]:
     steps = [recurrent_path(n) for n in (16, 128)]
     yield Claim(
         "Table 1",
-        "longest path, recurrent",
+        "maximum path length of recurrence",
         "O(n)",
         f"{steps[0]} at n = 16, {steps[1]} at n = 128",
         steps == [16, 128],
@@ -207,18 +207,18 @@ def _path_lengths() -> Iterator[Claim]:
     ]
     yield Claim(
         "Table 1",
-        f"longest path, convolutional (dilated, k = {KERNEL})",
+        f"maximum path length of dilated convolution (k = {KERNEL})",
         "O(log_k n)",
         ", ".join(f"{layers} at n = {n}" for layers, n in zip(dilated, lengths, strict=True)),
         dilated == [2, 3, 4],
     )
-    # Twice the length, twice the layers; twice the radius, half of them.
+    # Twice the length needs twice the layers; twice the radius needs half of them.
     base, longer = (layers_to_connect(lambda _: restricted, n) for n in (33, 65))
     wider = layers_to_connect(lambda _: lambda x: restricted(x, 2 * RADIUS), 33)
     yield Claim(
         "Table 1",
-        f"longest path, restricted (r = {2 * RADIUS + 1})",
+        f"maximum path length of restricted self-attention (r = {2 * RADIUS + 1})",
         "O(n/r)",
-        f"{base} at n = 33, {longer} at 65 (2×); {wider} with r = {4 * RADIUS + 1} (½)",
+        f"{base} at n = 33, {longer} at n = 65; {wider} with r = {4 * RADIUS + 1}",
         longer == 2 * base and base == 2 * wider,
     )

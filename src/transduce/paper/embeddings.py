@@ -12,7 +12,7 @@ from transduce.paper.parameters import row_model
 
 
 def claims() -> Iterator[Claim]:
-    """One matrix for three uses, and what it predicts before training."""
+    """Check the shared matrix, the scale, and the loss before training."""
     yield _one_matrix()
     yield _scale()
     yield _initial_loss()
@@ -21,13 +21,13 @@ def claims() -> Iterator[Claim]:
 def _one_matrix() -> Claim:
     model = build(row_model("tiny"), Vocabulary(source=50, target=50))
     matrices = (model.source_embedding, model.target_embedding, model.output)
-    different = len({matrix.weight.data_ptr() for matrix in matrices})
+    distinct = len({matrix.weight.data_ptr() for matrix in matrices})
     return Claim(
         "3.4",
-        "embeddings and output share one matrix",
+        "the two embeddings and the output layer share one matrix",
         "1 matrix",
-        f"{different} matrix" if different == 1 else f"{different} matrices",
-        different == 1,
+        f"{distinct} matrix" if distinct == 1 else f"{distinct} matrices",
+        distinct == 1,
     )
 
 
@@ -44,17 +44,17 @@ def _scale(d_model: int = 512) -> Claim:
 
 
 def _initial_loss(size: int = 8000) -> Claim:
-    """Not in the paper: what its scale and our initialisation give together."""
+    """Check the combination of the paper's scale and our initialization, which the paper does not state."""
     model = build(row_model("base"), Vocabulary(source=size, target=size), seed=0).eval()
     generator = torch.Generator().manual_seed(0)
-    source, target, following = (torch.randint(3, size, (4, 16), generator=generator) for _ in range(3))
+    source, target, labels = (torch.randint(3, size, (4, 16), generator=generator) for _ in range(3))
     with torch.no_grad():
-        loss = torch.nn.functional.cross_entropy(model(source, target).flatten(0, 1), following.flatten())
-    even = torch.tensor(float(size)).log()
+        loss = torch.nn.functional.cross_entropy(model(source, target).flatten(0, 1), labels.flatten())
+    uniform = torch.tensor(float(size)).log()
     return Claim(
         "3.4",
-        f"untrained, base guesses evenly (V = {size:,})",
+        f"untrained, base predicts almost uniformly (V = {size:,})",
         "(not claimed)",
-        f"loss {loss:.2f}, ln V is {even:.2f}",
-        abs(loss - even).item() < 1,
+        f"loss {loss:.2f}, uniform ln V = {uniform:.2f}",
+        abs(loss - uniform).item() < 1,
     )

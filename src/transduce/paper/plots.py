@@ -1,4 +1,4 @@
-"""The pictures people know from explanations of the paper."""
+"""Figures that explanations of the paper commonly show."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 def write_plots(folder: str | Path) -> Iterator[Path]:
-    """Write every picture as PNG into the folder; gives each path as soon as it is there."""
+    """Write every figure as PNG into a folder; yield each path as soon as it is written."""
     require_matplotlib("plots")
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
-        raise TransduceError(f"{folder} is a file, not a folder", "choose another name")
+        raise TransduceError(f"{folder} is a file, not a folder", "choose another folder")
     for name, (size, draw) in _PLOTS.items():
         path = folder / f"{name}.png"
-        # The same pictures for everyone, whatever their matplotlibrc.
+        # Use matplotlib's default settings, whatever the user's matplotlibrc.
         with mpl.rc_context(mpl.rcParamsDefault):
             figure = Figure(figsize=size, layout="constrained", dpi=120)
             draw(figure.subplots())
@@ -47,9 +47,7 @@ def _positional_waves(axes: "Axes") -> None:
     for dimension in (4, 5, 6, 7):
         kind = "sin" if dimension % 2 == 0 else "cos"
         axes.plot(table[:, dimension].numpy(), label=f"dimension {dimension} ({kind})")
-    axes.set(
-        xlabel="position", ylabel="value", title="Positional encoding: a wave in every dimension (d = 20)"
-    )
+    axes.set(xlabel="position", ylabel="value", title="Positional encoding: one wave per dimension (d = 20)")
     axes.set_xlim(0, 99)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=4)
     axes.grid(alpha=0.3)
@@ -96,12 +94,14 @@ def _target_mask(axes: "Axes") -> None:
             axes.text(
                 column,
                 row,
-                "sees" if seen else "–",
+                "visible" if seen else "–",
                 ha="center",
                 va="center",
                 color="black" if seen else "white",
             )
-    axes.set(xlabel="key", ylabel="query", title="The decoder's mask: the past, itself, no padding")
+    axes.set(
+        xlabel="key", ylabel="query", title="The decoder's mask: earlier positions and itself, no padding"
+    )
 
 
 def _layer_costs(axes: "Axes") -> None:
@@ -125,7 +125,7 @@ def _layer_costs(axes: "Axes") -> None:
         xlabel="length n",
         ylabel="multiplications, counted",
         title=f"Table 1: cost of a layer (d = {width}, k = {KERNEL}, r = {2 * RADIUS + 1}),\n"
-        f"and of later kinds (g = {GLOBAL_TOKENS}, rank {RANK}, c = {CHUNK})",
+        f"and of later kinds of attention (g = {GLOBAL_TOKENS}, rank {RANK}, c = {CHUNK})",
     )
     axes.legend(fontsize="small")
     axes.grid(alpha=0.3)
