@@ -2,10 +2,13 @@
 
 import doctest
 
-from transduce.decoding import beam
+import pytest
+
+from transduce.decoding import beam, generator, translator
 
 
-def test_beam_search_over_ids():
-    results = doctest.testmod(beam)
-    assert results.attempted > 10
+@pytest.mark.parametrize("module", [beam, generator, translator], ids=lambda module: module.__name__)
+def test_examples(module):
+    results = doctest.testmod(module)
+    assert results.attempted > 4
     assert results.failed == 0

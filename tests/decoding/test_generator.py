@@ -1,10 +1,13 @@
 """Text generation: prompts, lines that continue each other, settings."""
 
+import inspect
+
 import pytest
 import torch
 
 from builders import bytes_and_one_special, small_gpt
 from transduce import artifact
+from transduce.cli.lm_generate import generate
 from transduce.data.tokenizer import TokenizerPair
 from transduce.data.tokenizer_training import train_side_tokenizer
 from transduce.decoding.beam import beam_search
@@ -111,6 +114,17 @@ def test_the_number_of_texts_and_lines(folder):
         TextGenerator.load(folder, count=2)(lines=2)
     with pytest.raises(ConfigError, match="--count"):
         TextGenerator.load(folder, count=0)
+
+
+def test_the_command_has_an_option_for_every_argument():
+    arguments = inspect.signature(TextGenerator.load).parameters
+    options = inspect.signature(generate).parameters
+    shared = arguments.keys() & options.keys()
+    assert {name: arguments[name].default for name in shared} == {
+        name: options[name].default for name in shared
+    }
+    assert arguments.keys() - shared == {"folder", "penalty", "stop"}
+    assert options.keys() - shared == {"model", "prompt", "lines"}
 
 
 def test_existing_byte_level_tokenizers_do_not_normalize():

@@ -1,9 +1,13 @@
+import dataclasses
+import inspect
+
 import pytest
 import torch
 from translators import LINES, SHORT_MODEL, TOKENIZER, small_translator
 
 import transduce
 from builders import small_config, small_rnn_config
+from transduce.cli.translate import translate
 from transduce.data.tokenizer_training import train_tokenizer
 from transduce.decoding import search
 from transduce.decoding.beam import beam_search
@@ -392,6 +396,16 @@ def test_load_takes_every_setting(tmp_path):
     assert mapped.glossary == Glossary((("fox", "dog"),))
     again = Translator.load(tmp_path, glossary=mapped.glossary, constraints=["the"])
     assert again.glossary == loaded.glossary
+
+
+def test_load_and_the_command_have_the_defaults_of_the_settings():
+    arguments = inspect.signature(Translator.load).parameters
+    options = inspect.signature(translate).parameters
+    settings = {field.name: field.default for field in dataclasses.fields(SearchSettings)}
+    assert {name: arguments[name].default for name in settings} == settings
+    assert {name: options[name].default for name in settings} == settings
+    others = {"constraints", "alignments", "on_warning", "folders"}
+    assert arguments.keys() - others == options.keys() - {"model", "input", "output", "format", "constraint"}
 
 
 def test_a_device_that_is_not_there_is_named(tmp_path):

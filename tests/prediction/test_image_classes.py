@@ -1,5 +1,7 @@
 """Image classification: files and arrays, in either order of dimensions."""
 
+import doctest
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from transduce import artifact
 from transduce.config import ViTConfig
 from transduce.errors import ConfigError, DataError
 from transduce.models.build import build
+from transduce.prediction import image_classes
 from transduce.prediction.image_classes import ImageClassifier, UnreadableImage
 
 HEIGHT, WIDTH, CHANNELS = 4, 6, 3
@@ -99,3 +102,9 @@ def test_other_precisions_are_close(classifier, tmp_path, precision):
         exactly = {each.label: each.probability for each in exact.classes}
         for each in other.classes:
             assert each.probability == pytest.approx(exactly[each.label], abs=0.05)
+
+
+def test_the_example_runs():
+    results = doctest.testmod(image_classes)
+    assert results.attempted > 4
+    assert results.failed == 0

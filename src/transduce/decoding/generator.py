@@ -43,13 +43,19 @@ class GeneratedText:
 
 @dataclass(frozen=True)
 class TextGenerator:
-    """A language model, its tokenizer, and the settings of the search.
+    """A language model, its tokenizer, and the settings of the search. Call it with a prompt.
 
-    Call it with a prompt::
+    ``TextGenerator.load("runs/tales/final", count=3, top_p=0.9)`` takes a trained model. This one is not
+    trained:
 
-        generator = TextGenerator.load("runs/tales/final", count=3, top_p=0.9)
-        for text in generator("Once upon a time"):
-            print(text)
+    >>> import transduce
+    >>> tokenizer = transduce.train_tokenizer(["once upon a time"], ["once upon a time"], kind="char")
+    >>> config = transduce.GPTConfig(layers=1, d_model=16, d_ff=32, heads=2, max_length=32)
+    >>> model = transduce.GPT(config, tokenizer.vocabulary).eval()
+    >>> generator = transduce.TextGenerator(model, tokenizer)
+    >>> (text,) = generator("once")
+    >>> str(text).startswith("once")
+    True
     """
 
     model: SequenceModel[Any, Any]

@@ -36,12 +36,18 @@ LOOKAHEAD = 2000  # lines that are read at a time and sorted by length
 class Translator:
     """A model, its tokenizer, and the settings of the search.
 
-    Call it with a text, or with a list of texts::
+    Call it with a text, or with a list of texts. ``Translator.load("runs/en-de/final")`` takes a trained
+    model. This one is not trained:
 
-        translator = Translator.load("runs/en-de/final")
-        print(translator("A man sleeps."))
-        for translation in translator(["A man sleeps.", "Two dogs run."]):
-            print(translation.text, translation.candidates[0].score)
+    >>> import transduce
+    >>> tokenizer = transduce.train_tokenizer(["a man sleeps"], ["ein Mann schläft"], kind="char")
+    >>> model = transduce.Transformer(transduce.preset("tiny").model, tokenizer.vocabulary).eval()
+    >>> translator = transduce.Translator(model, tokenizer)
+    >>> translation = translator("a man sleeps")
+    >>> str(translation) == translation.text == translation.candidates[0].text
+    True
+    >>> len(translator(["a man sleeps", "a man"]))
+    2
     """
 
     model: SequenceModel[Any, Any]

@@ -34,8 +34,8 @@ class ClassProbability:
 class ClassifiedImage:
     """The most likely classes of an image, best first."""
 
+    file: str | None  # None for an image that was given as an array
     classes: list[ClassProbability]
-    file: str | None = None  # None for an image that was given as an array
 
     @property
     def label(self) -> str:
@@ -61,7 +61,20 @@ class UnreadableImage:
 
 @dataclass(frozen=True)
 class ImageClassifier:
-    """A Vision Transformer that assigns classes to images."""
+    """A Vision Transformer that assigns classes to images: files, or pixels with the channels first or last.
+
+    ``ImageClassifier.load("runs/photos/final")`` takes a trained model. This one is not trained:
+
+    >>> import torch, transduce
+    >>> sizes = {"layers": 1, "d_model": 16, "d_ff": 32, "heads": 2}
+    >>> config = transduce.ViTConfig(
+    ...     image_size=[8, 8], patch_size=4, channels=3, classes=["cat", "dog"], **sizes
+    ... )
+    >>> classifier = transduce.ImageClassifier(transduce.ViT(config).eval())
+    >>> results = classifier(torch.rand(5, 3, 8, 8))
+    >>> len(results), results[0].label in ("cat", "dog"), results[0].probability >= 0.5
+    (5, True, True)
+    """
 
     model: ViT
 
@@ -130,7 +143,7 @@ class ImageClassifier:
             if file in unreadable:
                 yield UnreadableImage(str(file), unreadable[file])
             else:
-                yield ClassifiedImage(next(results).classes, str(file))
+                yield ClassifiedImage(str(file), next(results).classes)
 
     @torch.inference_mode()
     def _classify(self, pixels: Tensor, top: int) -> list[ClassifiedImage]:
@@ -143,7 +156,7 @@ class ImageClassifier:
             best = probabilities.topk(min(top, len(names)))
             for values, classes in zip(best.values.tolist(), best.indices.tolist(), strict=True):
                 labels = (names[number] for number in classes)
-                results.append(ClassifiedImage(list(map(ClassProbability, labels, values))))
+                results.append(ClassifiedImage(None, list(map(ClassProbability, labels, values))))
         return results
 
     def _channels_last(self, pixels: Tensor, channels_first: bool | None) -> Tensor:

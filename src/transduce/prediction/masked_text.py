@@ -48,13 +48,11 @@ class EncodedBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class MaskedTextModel:
-    """A BERT and its tokenizer.
+    """A BERT and its tokenizer. A line is one text, or two texts separated by a tab.
 
-    A line is one text, or two texts separated by a tab::
-
-        model = MaskedTextModel.load("runs/tales-bert/final")
-        model.fill("The [MASK] sat.")[0][0].token
-        model.embed(["A man sleeps.", "Two dogs run."])  # (2, d_model)
+    ``MaskedTextModel.load("runs/tales-bert/final")`` takes a trained model:
+    ``model.fill("The [MASK] sat.")[0][0].token`` is the most likely word,
+    ``model.embed(["A man sleeps.", "Two dogs run."])`` is (2, d_model).
     """
 
     model: BERT
