@@ -18,6 +18,7 @@ from transduce.data.tokenizer import TokenizerPair
 from transduce.engine.device import for_inference
 from transduce.errors import DataError
 from transduce.models.gpt import GPT
+from transduce.models.perplexity import perplexity
 
 BATCH_TOKENS = 2048  # blocks × the longest block
 
@@ -33,7 +34,7 @@ class Perplexity:
     @property
     def per_token(self) -> float:
         """The exponential of the mean negative log-likelihood per token: comparable for one vocabulary."""
-        return math.exp(min(self.nats / self.tokens, 100))
+        return perplexity(self.nats / self.tokens)
 
     @property
     def bits_per_byte(self) -> float:

@@ -14,6 +14,7 @@ from transduce.data.readable import readable
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import DataError
 from transduce.models.build import TextToText
+from transduce.models.perplexity import perplexity
 
 PAIRS_AHEAD = 2000  # pairs that are sorted by length together
 BATCH_TOKENS = 4096  # pairs × the longest side
@@ -50,7 +51,7 @@ class Total:
     @property
     def perplexity(self) -> float:
         """The perplexity per token, including the ends of sentences, as in validation during training."""
-        return math.exp(min(-self.log_probability / max(1, self.tokens), 100))
+        return perplexity(-self.log_probability / max(1, self.tokens))
 
 
 def score_pairs(

@@ -5,13 +5,13 @@ from types import TracebackType
 
 from rich.console import Console
 
-from transduce.runs.reporting.record import perplexity
+from transduce.models.perplexity import perplexity
 from transduce.runs.reporting.throughput import Throughput
 from transduce.terminal import Column, StatusLine, format_duration, print_line
+from transduce.training.callback import TrainingCallback
 from transduce.training.checkpoint import Progress
 from transduce.training.objectives.objective import Words
 from transduce.training.objectives.translation import TEXT
-from transduce.training.trainer import TrainingCallback
 from transduce.training.validation import Validation
 
 

@@ -9,16 +9,12 @@ from typing import Any
 from transduce.config import RunConfig, read_toml
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import TrainingError
+from transduce.models.perplexity import perplexity
 from transduce.runs.task import Data, Task, task_for
 from transduce.training import checkpoint
 from transduce.training.checkpoint import Progress
 
 RUN, METRICS = "run.toml", "metrics.jsonl"
-
-
-def perplexity(nll: float) -> float:
-    """Return the perplexity of a negative log-likelihood per token, limited so that it stays finite."""
-    return math.exp(min(nll, 100))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transduce.runs.reporting.record import METRICS, perplexity, read_metrics
+from transduce.models.perplexity import perplexity
+from transduce.runs.reporting.record import METRICS, read_metrics
 from transduce.runs.reporting.throughput import Throughput
 from transduce.training.checkpoint import Progress
 from transduce.training.objectives.objective import Words
