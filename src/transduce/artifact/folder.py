@@ -30,6 +30,7 @@ from transduce.artifact.weights import (
 )
 from transduce.config import Vocabulary
 from transduce.data.tokenizer import JOINT, SOURCE, TARGET, TokenizerPair
+from transduce.engine.device import choose_device
 from transduce.engine.precision import to_precision
 from transduce.errors import ArtifactError, ConfigError
 from transduce.machine import lacks_announced_instructions, sync
@@ -91,12 +92,12 @@ def save(
         ) from error
 
 
-def load(folder: str | Path, *, precision: Precision = "float32") -> Model:
-    """Load the model of a model folder, on the CPU and in evaluation mode.
+def load(folder: str | Path, *, precision: Precision = "float32", device: str = "cpu") -> Model:
+    """Load the model of a model folder, in evaluation mode.
 
-    The model is a ``torch.nn.Module`` for use in your own code, so its weights stay as they were saved unless
-    another precision is asked for. A model in another precision is for inference only, and an ``int8`` model
-    cannot be saved. To translate, use `transduce.Translator`, which chooses the fastest precision by default.
+    The result is a ``torch.nn.Module`` for your own code. By default it is on the CPU, and its weights are as
+    they were saved, so that it can be trained. In any precision but ``float32`` it is for inference only.
+    To translate, use `transduce.Translator`, which chooses the fastest device and precision by default.
     """
     lacks_announced_instructions()  # must run before anything is computed
     folder = Path(folder).expanduser()
@@ -107,20 +108,19 @@ def load(folder: str | Path, *, precision: Precision = "float32") -> Model:
     except ConfigError as error:
         raise ArtifactError(f"{path}: {error.problem}", COPY_AGAIN) from error
     model = assemble(header.model, header.vocabulary, read_weights(path, shapes))
+    model = model.to(choose_device(device))
     return model if precision == "float32" else to_precision(model, precision)
 
 
 @overload
-def load_as(folder: str | Path, family: Literal["gpt"], *, precision: Precision = "float32") -> GPT: ...
+def load_as(folder: str | Path, family: Literal["gpt"]) -> GPT: ...
 @overload
-def load_as(folder: str | Path, family: Literal["bert"], *, precision: Precision = "float32") -> BERT: ...
+def load_as(folder: str | Path, family: Literal["bert"]) -> BERT: ...
 @overload
-def load_as(folder: str | Path, family: Literal["vit"], *, precision: Precision = "float32") -> ViT: ...
-def load_as(
-    folder: str | Path, family: Literal["gpt", "bert", "vit"], *, precision: Precision = "float32"
-) -> Model:
-    """Load a model that must be of one family; see `load`."""
-    model = load(folder, precision=precision)
+def load_as(folder: str | Path, family: Literal["vit"]) -> ViT: ...
+def load_as(folder: str | Path, family: Literal["gpt", "bert", "vit"]) -> Model:
+    """Load a model that must be of one family, on the CPU and with its weights as they were saved."""
+    model = load(folder)
     if model.config.family != family:
         raise ArtifactError(
             f"{folder} holds a model of family {model.config.family!r}, but this needs a {family!r} model",
@@ -129,9 +129,9 @@ def load_as(
     return model
 
 
-def load_text_to_text(folder: str | Path, *, precision: Precision = "float32") -> TextToText:
-    """Load a model that must be able to translate; see `load`."""
-    model = load(folder, precision=precision)
+def load_text_to_text(folder: str | Path) -> TextToText:
+    """Load a model that must be able to translate, on the CPU and with its weights as they were saved."""
+    model = load(folder)
     if not isinstance(model, Transformer | RNN):
         raise ArtifactError(
             f"{folder} holds a model of family {model.config.family!r}, which cannot translate",

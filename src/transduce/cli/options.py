@@ -20,7 +20,7 @@ PANELS = (DATA, MODEL, TOKENIZER, TRAINING, SEARCH, SAMPLING, SCORING, SYSTEM, O
 
 # Models
 Model = Annotated[Path, Argument(metavar="MODEL", help="Model folder.")]
-Models = Annotated[list[Path], Argument(metavar="MODEL...", help="Model folder; several form an ensemble.")]
+Models = Annotated[list[Path], Argument(metavar="MODEL", help="Model folder; several form an ensemble.")]
 
 # Data
 Source = Annotated[
@@ -248,7 +248,9 @@ Beam = Annotated[
 LengthPenalty = Annotated[
     float,
     Option(
-        help="Exponent α of the length penalty; higher values prefer longer outputs.", rich_help_panel=SEARCH
+        metavar="X",
+        help="Exponent α of the length penalty; higher values prefer longer outputs.",
+        rich_help_panel=SEARCH,
     ),
 ]
 Penalty = Annotated[
@@ -312,7 +314,9 @@ TopP = Annotated[
         rich_help_panel=SAMPLING,
     ),
 ]
-SamplingSeed = Annotated[int, Option("--seed", help="Random seed for sampling.", rich_help_panel=SAMPLING)]
+SamplingSeed = Annotated[
+    int, Option("--seed", metavar="N", help="Random seed for sampling.", rich_help_panel=SAMPLING)
+]
 
 # Input and output
 Out = Annotated[Path, Option(metavar="DIR", help="Run folder to write.", rich_help_panel=OUTPUT)]
