@@ -320,6 +320,8 @@ def test_options_are_added_deliberately():
         "seed",
         "minutes",
         "validate_every",
+        "validation_metric",
+        "save_minutes",
         "patience",
         "keep",
         "average",

@@ -117,10 +117,10 @@ def test_a_trial_that_hangs_or_fails_is_no_success(asked_anew, monkeypatch):
 
 def test_where_it_was_too_late_bfloat16_is_refused(asked_anew, monkeypatch):
     monkeypatch.setattr(machine, "_bfloat16_product", end)  # whatever oneDNN is told
-    with pytest.raises(ConfigError, match="set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and start again"):
+    with pytest.raises(ConfigError, match="ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"):
         to_precision(small_model(), "bfloat16")
-    with pytest.raises(ConfigError, match="announces and does not have"):
-        autocast("bfloat16", torch.device("cpu"))
+    with pytest.raises(ConfigError), autocast("bfloat16", torch.device("cpu")):
+        pass
 
 
 # Nothing here has asked before the first product, as the tests' own process has.

@@ -4,9 +4,7 @@ import ctypes
 import faulthandler
 import os
 import signal
-import statistics
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -151,20 +149,3 @@ def _prefer_huge_pages(library: ctypes.CDLL, size: int) -> None:
         aligned = -(-begin // _HUGE_PAGE) * _HUGE_PAGE
         library.madvise(aligned, (begin + size - aligned) // _HUGE_PAGE * _HUGE_PAGE, _MADV_HUGEPAGE)
         library.free(begin)
-
-
-def median_seconds(
-    run: Callable[[], object], *, runs: int, warmup: int = 0, wait: Callable[[], object] | None = None
-) -> float:
-    """Return the median time that ``run`` takes in ``runs`` calls, after ``warmup`` calls that do not count.
-
-    ``wait`` is called at the end of each: a GPU computes on while its caller goes on.
-    """
-    seconds = []
-    for _ in range(warmup + runs):
-        begin = time.perf_counter()
-        run()
-        if wait is not None:
-            wait()
-        seconds.append(time.perf_counter() - begin)
-    return statistics.median(seconds[warmup:])

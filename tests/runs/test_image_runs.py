@@ -23,7 +23,7 @@ from transduce.training.distributed import WorkerGroup
 from transduce.training.objectives.image_classes import ImageClassesObjective
 from transduce.training.objectives.objective import LossModule
 from transduce.training.trainer import Trainer
-from transduce.training.validation import validate
+from transduce.training.validation import Validator
 
 SMALL = ViTConfig(layers=1, d_model=16, d_ff=16, heads=2, patch_size=2, dropout=0.1)
 
@@ -143,7 +143,7 @@ def test_a_validation_notices_a_model_that_does_not_look():
     data = ImageClassesObjective(images, TrainingConfig(), tokens=4)
     with torch.no_grad():
         model.embedding.weight.zero_()
-    assert validate(LossModule(model), data, WorkerGroup()).ignores_its_source
+    assert Validator(LossModule(model), model, data, "loss", WorkerGroup()).validate().ignores_source
 
 
 def test_patches_suit_the_images():

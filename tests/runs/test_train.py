@@ -92,7 +92,7 @@ def test_minutes_become_steps_that_fit(files, tmp_path, monkeypatch):
     clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=lambda: now[0])
     monkeypatch.setattr(LossModule, "forward", forward)
     monkeypatch.setattr("transduce.runs.autotune.time", clock)
-    monkeypatch.setattr("transduce.training.trainer.time", clock)
+    monkeypatch.setattr("transduce.training.clock.time", clock)
     said = train(tmp_path / "run", config=CONFIG, minutes=0.1, **files)
     training = read_toml(tmp_path / "run" / "run.toml").training
     assert training.minutes == 0.1

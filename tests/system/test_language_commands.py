@@ -96,7 +96,7 @@ def test_train_again_resumes_only_if_asked(place):
     assert "at step 3 of 3; add --resume" in again.stderr
     resumed = run("lm", "train", "--resume", "--out", place / "lm", "--steps", 4)
     assert resumed.returncode == 0, resumed.stderr
-    assert "going on from step 3" in resumed.stdout
+    assert "from step 3" in resumed.stdout
 
 
 def test_fill_and_embed(place, tmp_path):

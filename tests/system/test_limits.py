@@ -121,10 +121,10 @@ def test_a_full_disk_ends_with_one_line_and_whole_checkpoints(text):
     (line,) = lines
     assert line.startswith("error: cannot write")
     assert "No space left on device" in line
-    assert "make room, then go on with --resume" in line
+    assert "--resume" in line
     assert "code 2" in result.stdout
     left = list_checkpoints(text / "left")
     assert len(left) > 3
     assert all(map(is_intact, left))
-    assert "going on from step" in result.stdout
+    assert "from step" in result.stdout
     assert result.returncode == 0

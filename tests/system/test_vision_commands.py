@@ -129,7 +129,7 @@ def test_a_finished_run_goes_on_for_longer(trained, tmp_path):
     shutil.copytree(trained, tmp_path / "run")
     done = run("vision", "train", "--resume", "--out", tmp_path / "run", "--steps", "70")
     assert done.returncode == 0, done.stderr
-    assert "going on from step 60" in done.stdout
+    assert "from step 60" in done.stdout
     assert "step 70/70" in done.stdout
 
 

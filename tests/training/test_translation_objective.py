@@ -1,4 +1,4 @@
-"""What the objective of pairs makes of them."""
+"""BPE-dropout in the objective of translation: longer texts, batches of the planned size."""
 
 import pytest
 import torch
@@ -8,7 +8,6 @@ from transduce.config import TrainingConfig
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.data.tokenizer_training import train_tokenizer
 from transduce.models.build import build
-from transduce.training.distributed import Share, WorkerGroup
 from transduce.training.objectives.translation import TranslationObjective
 
 
@@ -57,10 +56,3 @@ def test_pieces_have_the_gradient_of_the_whole(made):
 
     one, other = gradient([batch]), gradient(pieces)
     assert (one - other).norm() < 1e-4 * one.norm()
-
-
-def test_every_process_has_as_many_pieces(monkeypatch):
-    monkeypatch.setattr(WorkerGroup, "gather", lambda self, mine: [mine, mine + 2])
-    shares = [Share(torch.arange(3).numpy())]
-    assert [share.idle for share in WorkerGroup(size=2).even(shares)] == [False, True, True]
-    assert WorkerGroup().even(shares) == shares

@@ -59,6 +59,13 @@ class TrainingConfig(Settings):
         default=None, description="Time after which the run ends, whatever its steps."
     )
     validate_every: Count = Field(default=500, description="Steps between validations.")
+    validation_metric: Literal["loss", "bleu", "chrf"] = Field(
+        default="loss", description="Figure that decides which model is the best, and patience."
+    )
+    save_minutes: NonNegative = Field(
+        default=15.0,
+        description="Time after which a checkpoint is saved between validations, too; 0 for never.",
+    )
     patience: Id = Field(
         default=0,
         description="Validations without improvement after which the run ends; 0 for no early stopping.",

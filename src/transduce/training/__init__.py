@@ -1,1 +1,1 @@
-"""From batches to a trained model."""
+"""Training: the loop, and the objectives it minimises."""

@@ -1,6 +1,6 @@
-"""Averages of weights: of the last checkpoints (section 6.1), or a moving one."""
+"""Averages of weights: of several checkpoints (section 6.1 of the paper), or a moving average."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -8,25 +8,77 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from transduce.training.checkpoint import MODEL
-from transduce.training.distributed import assign_all
+from transduce import artifact
+from transduce.config import read_toml
+from transduce.data.tokenizer import TokenizerPair
+from transduce.errors import CheckpointError, ConfigError
+from transduce.training import checkpoint
+from transduce.training.distributed import load_parameters
 
 
 def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
-    """The mean weights of several checkpoints, summed in float64."""
+    """Return the mean weights of several checkpoints, summed in float64."""
     sums: dict[str, Tensor] = {}
     for path in paths:
-        weights = load_file(path / MODEL)
+        weights = load_file(path / checkpoint.MODEL)
         for name, tensor in weights.items():
             sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
     return {name: (total / len(paths)).to(weights[name].dtype) for name, total in sums.items()}
 
 
+def average_run(
+    folder: str | Path, out: str | Path, *, last: int | None = None, steps: Sequence[int] | None = None
+) -> list[int]:
+    """Write the average of some of a run's checkpoints, or a single one, as the model folder ``out``.
+
+    Choose the ``last`` checkpoints or those of given ``steps``; by default, as many of the last ones as
+    the run averages for its final model. Returns the steps that were averaged.
+    Damaged checkpoints are refused.
+    """
+    folder = Path(folder).expanduser()
+    config = read_toml(folder / "run.toml")
+    if last is not None and steps is not None:
+        raise ConfigError("both the last checkpoints and steps were chosen", "choose one of them")
+    paths = _choose(folder, last or config.training.average, steps)
+    for path in paths:
+        if not checkpoint.is_intact(path):
+            raise CheckpointError(f"{path} is damaged", "choose other checkpoints of the run")
+    has_tokenizer = config.model.family != "vit"
+    tokenizer = TokenizerPair.load(folder) if has_tokenizer else None
+    vocabulary = tokenizer.vocabulary if tokenizer else None
+    try:
+        model = artifact.assemble(config.model, vocabulary, average_checkpoints(paths))
+    except RuntimeError as error:  # other names or shapes
+        raise CheckpointError(
+            f"the checkpoints in {folder} were saved with another [model] than run.toml has now",
+            "restore [model] in run.toml",
+        ) from error
+    best = folder / "best"
+    longest = artifact.read_header(best).longest if best.exists() else None
+    artifact.save(model, out, tokenizer, longest=longest)
+    return [checkpoint.step_of(path) for path in paths]
+
+
+def _choose(folder: Path, last: int, steps: Sequence[int] | None) -> list[Path]:
+    paths = {checkpoint.step_of(path): path for path in checkpoint.list_checkpoints(folder / "checkpoints")}
+    if not paths:
+        raise CheckpointError(f"{folder} has no checkpoints", "give a run folder that was trained")
+    if steps is None:
+        return list(paths.values())[-last:]
+    for step in steps:
+        if step not in paths:
+            available = ", ".join(map(str, paths))
+            raise CheckpointError(
+                f"{folder} has no checkpoint of step {step}", f"choose from steps {available}"
+            )
+    return [paths[step] for step in sorted(set(steps))]
+
+
 class MovingAverage:
     """An exponential moving average of a model's weights.
 
-    In the first steps the decay is lower, (1 + step) / (10 + step): the weights that training
-    started from have no say for long.
+    In the first steps the decay is lower, (1 + step) / (10 + step), so that the initial weights are soon
+    forgotten.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -35,16 +87,16 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
-        """After a step."""
+        """Move the average towards the model's weights, after a training step."""
         share = 1 - min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.weights.values()), [p.detach() for p in model.parameters()], share)
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
-        """The model has the averaged weights for a while."""
+        """Give the model the averaged weights inside a ``with`` block, and its own again after it."""
         own = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-        assign_all(model, self.weights)
+        load_parameters(model, self.weights)
         try:
             yield
         finally:
-            assign_all(model, own)
+            load_parameters(model, own)

@@ -1,14 +1,13 @@
-"""Checkpoints: all that a run needs to go on as if it had never stopped.
+"""Checkpoints: folders that hold everything a run needs to continue as if it had never stopped.
 
-A checkpoint is written beside its place, hashed, synced to the disk and then renamed: a folder called
-``step-00001000`` is whole, or its hashes say that it is not, and the one before it is used.
+A checkpoint is written to a temporary folder, hashed, synced to the disk and then renamed. A folder named
+``step-00001000`` is therefore complete, and its hashes tell if it was damaged later.
 """
 
 import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,68 +26,70 @@ _NAME = re.compile(r"step-(\d{8})")
 
 @dataclass
 class Progress:
-    """Where a run is."""
+    """How far a run has come: the part of a checkpoint that is not tensors."""
 
     step: int = 0
     epoch: int = 0
     step_in_epoch: int = 0
-    best_loss: float = float("inf")
+    best_loss: float = float("inf")  # the lowest validation loss
+    best_metric: str = "loss"  # which figure decides what the best model is
+    best_score: float = float("-inf")  # its best value so far; of the loss, the negative
     best_step: int = 0
-    validations_without_progress: int = 0
-    rate_halvings: int = 0  # of the plateau schedule
-    parts: int = 1  # every batch is computed in so many, since memory did not suffice for less
+    validations_without_improvement: int = 0
+    learning_rate_halvings: int = 0  # by the plateau schedule
+    batch_splits: int = 1  # every batch is computed in this many parts, because more does not fit in memory
     skipped_in_a_row: int = 0
-    skipped_steps: int = 0
+    skipped_steps: int = 0  # whose loss or gradient was not finite
     tokens: int = 0
     seconds: float = 0.0
-    metrics_bytes: int = 0
+    metrics_bytes: int = 0  # size of metrics.jsonl
     time_is_up: bool = False
     finished: bool = False
-    planned_steps: int = 0  # when it finished
+    planned_steps: int = 0  # configured steps when the run was last validated
 
 
 @dataclass
 class Snapshot:
-    """All numbers of a run at one moment, by name."""
+    """All tensors of a run at one step, by name."""
 
     model: dict[str, Tensor]
-    optimizer: dict[str, Tensor]  # parameter/kind
-    generators: list[Tensor]  # one a process
-    average: dict[str, Tensor]  # the moving one, if there is one
+    optimizer: dict[str, Tensor]  # by parameter/kind
+    generators: list[Tensor]  # random states, one per process
+    average: dict[str, Tensor]  # the moving average of the weights, if there is one
 
 
 def save(folder: Path, snapshot: Snapshot, progress: Progress) -> Path:
-    """Write ``folder/step-…``; gives its path."""
-    place = folder / f"step-{progress.step:08d}"
-    new = folder / f".saving-{place.name}"
+    """Write a checkpoint into ``folder`` and return its path."""
+    path = folder / f"step-{progress.step:08d}"
+    temporary = folder / f".saving-{path.name}"
     generators = {f"{_GENERATOR}{rank}": state for rank, state in enumerate(snapshot.generators)}
     try:
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
-        save_file(snapshot.model, new / MODEL)
-        save_file({**snapshot.optimizer, **generators}, new / OPTIMIZER)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        save_file(snapshot.model, temporary / MODEL)
+        save_file({**snapshot.optimizer, **generators}, temporary / OPTIMIZER)
         if snapshot.average:
-            save_file(snapshot.average, new / AVERAGE)
-        (new / STATE).write_text(json.dumps(asdict(progress), indent=2) + "\n", encoding="utf-8")
-        hashes = {path.name: _hash(path) for path in sorted(new.iterdir())}
-        (new / MANIFEST).write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
-        for path in (*new.iterdir(), new):
-            sync(path)
-        shutil.rmtree(place, ignore_errors=True)
-        new.rename(place)
+            save_file(snapshot.average, temporary / AVERAGE)
+        (temporary / STATE).write_text(json.dumps(asdict(progress), indent=2) + "\n", encoding="utf-8")
+        hashes = {file.name: _hash(file) for file in sorted(temporary.iterdir())}
+        (temporary / MANIFEST).write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
+        for file in (*temporary.iterdir(), temporary):
+            sync(file)
+        shutil.rmtree(path, ignore_errors=True)
+        temporary.rename(path)
         sync(folder)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CheckpointError(
-            f"cannot write {place}: {reason}",
-            "make room, then go on with --resume: earlier checkpoints are whole",
+            f"cannot write {path}: {reason}",
+            "free some disk space, then continue with --resume: earlier checkpoints are intact",
         ) from error
-    return place
+    return path
 
 
 def load(path: Path) -> tuple[Snapshot, Progress]:
-    """What `save` wrote."""
+    """Read what `save` wrote."""
     tensors = load_file(path / OPTIMIZER)
     names = sorted((name for name in tensors if name.startswith(_GENERATOR)), key=lambda n: (len(n), n))
     generators = [tensors.pop(name) for name in names]
@@ -98,40 +99,44 @@ def load(path: Path) -> tuple[Snapshot, Progress]:
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Oldest first."""
+    """Return the checkpoints in a folder, oldest first."""
     return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name))
 
 
-def forget(folder: Path, *, keep: int, every: int) -> None:
-    """Keep the newest checkpoint, and before it ``keep − 1`` of those made every so many steps.
+def step_of(path: Path) -> int:
+    """Return the step at which a checkpoint was saved."""
+    return int(path.name.removeprefix("step-"))
 
-    One made because the run was interrupted goes as soon as there is a newer one: an interrupted run leaves
-    the same checkpoints as one that was not.
+
+def prune(folder: Path, *, keep: int, every: int) -> None:
+    """Keep the newest checkpoint, and the last ``keep − 1`` before it that were saved at a validation.
+
+    Validations are made every ``every`` steps. A checkpoint saved in between, because of its age or because
+    the run was stopped, is removed as soon as there is a newer one: a run leaves the same
+    checkpoints with it or without it.
     """
     *older, _ = list_checkpoints(folder)
-    regular = [path for path in older if int(path.name.removeprefix("step-")) % every == 0]
+    regular = [path for path in older if step_of(path) % every == 0]
     kept = regular[-(keep - 1) :] if keep > 1 else []
     for path in older:
         if path not in kept:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def forget_after(path: Path) -> None:
-    """Remove newer checkpoints than this one, which a run goes on from: they are damaged."""
+def remove_newer(path: Path) -> None:
+    """Remove the checkpoints newer than this one, which a run resumes from: they are damaged."""
     for other in list_checkpoints(path.parent):
         if other.name > path.name:
             shutil.rmtree(other, ignore_errors=True)
 
 
-def newest(folder: Path, complain: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint whose hashes are right; ``complain`` hears of those that are not."""
-    found = list_checkpoints(folder)
-    for path in reversed(found):
+def newest_intact(folder: Path) -> Path | None:
+    """Return the newest checkpoint whose hashes are right, or ``None`` if there is no checkpoint at all."""
+    checkpoints = list_checkpoints(folder)
+    for path in reversed(checkpoints):
         if is_intact(path):
             return path
-        if path != found[0]:
-            complain(f"{path} is damaged: going on from the checkpoint before it")
-    if found:
+    if checkpoints:
         raise CheckpointError(
             f"every checkpoint in {folder} is damaged",
             f"start a new run from {folder.parent / 'best'} with --from",
@@ -140,7 +145,7 @@ def newest(folder: Path, complain: Callable[[str], None]) -> Path | None:
 
 
 def is_intact(path: Path) -> bool:
-    """All files are there and have the hashes they were saved with."""
+    """Tell whether all files of a checkpoint are present and have the hashes they were saved with."""
     try:
         hashes = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         return {MODEL, OPTIMIZER, STATE} <= set(hashes) and all(

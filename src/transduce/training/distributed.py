@@ -1,7 +1,7 @@
-"""Several processes, one run (``torchrun``): this module alone knows about ranks.
+"""Several processes that train one model, started by ``torchrun``. Only this module knows about ranks.
 
-Every process computes its share of a step's batches, and the gradients are added up: the run is the same,
-but for rounding and dropout, as that of one process. Only the first process writes.
+Every process computes its share of a step's batches, and the gradients are summed over all processes: apart
+from rounding and dropout, the run is the same as with one process. Only the main process writes files.
 """
 
 import os
@@ -25,22 +25,22 @@ from transduce.nn.multi_head_attention import EncoderDecoderAttention, MultiHead
 from transduce.nn.recurrent import Recurrent
 from transduce.training.objectives.objective import Indices
 
-# What is sharded by itself, whatever the family: its weights are whole while it computes.
-BLOCKS = (MultiHeadAttention, FeedForward, Recurrent)
-PATIENCE = timedelta(hours=12)  # how long the others wait while the first one prepares the text
+# The blocks that FSDP shards one by one, in every family: their weights are gathered while they compute.
+SHARDED_BLOCKS = (MultiHeadAttention, FeedForward, Recurrent)
+TIMEOUT = timedelta(hours=12)  # the other processes wait while the main process prepares the data
 
 
 @dataclass(frozen=True)
-class Share:
-    """A batch of one process; an idle one is computed, because all must take part, but counts nothing."""
+class Microbatch:
+    """Examples that one process computes at once."""
 
     indices: Indices
-    idle: bool = False
+    is_dummy: bool = False  # computed only because all processes must take part; its loss does not count
 
 
 @dataclass(frozen=True)
 class WorkerGroup:
-    """The processes of a run, as one of them sees them. By default there is only this one."""
+    """The processes of a run, as one of them sees them; by default, this process alone."""
 
     rank: int = 0
     size: int = 1
@@ -48,90 +48,93 @@ class WorkerGroup:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes and speaks."""
+        """Whether this is the process that writes files and prints messages."""
         return self.rank == 0
 
     @property
     def launch_command(self) -> str:
-        """What a command begins with that starts as many processes, on each machine."""
-        here = os.environ.get("LOCAL_WORLD_SIZE", self.size)
-        return "transduce" if self.size == 1 else f"torchrun --nproc-per-node {here} -m transduce"
+        """The beginning of a shell command that starts as many processes on each machine."""
+        per_machine = os.environ.get("LOCAL_WORLD_SIZE", self.size)
+        return "transduce" if self.size == 1 else f"torchrun --nproc-per-node {per_machine} -m transduce"
 
-    def share(self, batches: list[Indices]) -> list[Share]:
-        """What this process computes of a step: as many batches as every other process."""
+    def shard(self, batches: list[Indices]) -> list[Microbatch]:
+        """Return this process's share of a step: as many microbatches as every other process gets."""
         if self.size == 1:
-            return [Share(batch) for batch in batches]
-        if len(batches) < self.size:  # each row by row
+            return [Microbatch(batch) for batch in batches]
+        if len(batches) < self.size:  # split every batch by rows
             rows = [(batch[self.rank :: self.size], batch) for batch in batches]
-            return [Share(mine) if len(mine) else Share(whole[:1], idle=True) for mine, whole in rows]
-        mine = [Share(batch) for batch in batches[self.rank :: self.size]]
-        missing = -(-len(batches) // self.size) - len(mine)
-        return mine + [Share(batches[0], idle=True)] * missing
+            return [
+                Microbatch(own) if len(own) else Microbatch(batch[:1], is_dummy=True) for own, batch in rows
+            ]
+        share = [Microbatch(batch) for batch in batches[self.rank :: self.size]]
+        missing = -(-len(batches) // self.size) - len(share)
+        return share + [Microbatch(batches[0], is_dummy=True)] * missing
 
-    def sum(self, values: list[float]) -> list[float]:
-        """Of what all processes say, in their order."""
+    def equalize(self, microbatches: list[Microbatch]) -> list[Microbatch]:
+        """Add dummies until every process has the same number of microbatches."""
+        if self.size == 1:
+            return microbatches
+        count = int(self._gather_values([len(microbatches)]).max())
+        dummy = Microbatch(microbatches[0].indices[:1], is_dummy=True)
+        return microbatches + [dummy] * (count - len(microbatches))
+
+    def all_sum(self, values: list[float]) -> list[float]:
+        """Return the sum of each value over all processes, added in the order of their ranks."""
         if self.size == 1:
             return values
-        total: list[float] = self._of_everyone(values).sum(dim=0).tolist()
-        return total
+        sums: list[float] = self._gather_values(values).sum(dim=0).tolist()
+        return sums
 
-    def even(self, shares: list[Share]) -> list[Share]:
-        """With idle ones added: as many as every other process has."""
-        if self.size == 1:
-            return shares
-        most = int(self._of_everyone([len(shares)]).max())
-        return shares + [Share(shares[0].indices[:1], idle=True)] * (most - len(shares))
+    def _gather_values(self, values: list[float]) -> Tensor:
+        """Return (processes, values)."""
+        return torch.stack(self.all_gather(torch.tensor(values, dtype=torch.float64)))
 
-    def _of_everyone(self, values: list[float]) -> Tensor:
-        """A row a process, (processes, values)."""
-        return torch.stack(self.gather(torch.tensor(values, dtype=torch.float64)))
-
-    def gather(self, tensor: Tensor) -> list[Tensor]:
-        """The same tensor of every process."""
+    def all_gather(self, tensor: Tensor) -> list[Tensor]:
+        """Return the tensors that the processes pass, in the order of their ranks."""
         if self.size == 1:
             return [tensor]
-        everyone = [torch.empty_like(tensor) for _ in range(self.size)]
-        distributed.all_gather(everyone, tensor)
-        return everyone
+        gathered = [torch.empty_like(tensor) for _ in range(self.size)]
+        distributed.all_gather(gathered, tensor)
+        return gathered
 
     def barrier(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes have come here."""
         if self.size > 1:
             distributed.barrier()
 
-    def wrap(self, module: nn.Module, how: Literal["ddp", "fsdp"]) -> nn.Module:
-        """Add up gradients between processes; with ``fsdp`` each holds only a shard of every weight."""
+    def wrap(self, module: nn.Module, parallel: Literal["ddp", "fsdp"]) -> nn.Module:
+        """Let processes sum their gradients; with ``fsdp``, each holds only a shard of every weight."""
         if self.size == 1:
             return module
-        if how == "ddp":
+        if parallel == "ddp":
             return DistributedDataParallel(module)
-        # Ours adds to what a part returns, but never in place.
+        # Residual connections add to what a block returns, but never in place.
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
         mesh = init_device_mesh(self.device.type, (self.size,))
-        for part in [part for part in module.modules() if isinstance(part, BLOCKS)]:
-            fully_shard(part, mesh=mesh)
-            if isinstance(part, EncoderDecoderAttention):  # called once by itself, before the layer
-                register_fsdp_forward_method(part, "keys_values")
-        # Also the outermost weights: whoever looks between two passes finds shards.
+        for block in [block for block in module.modules() if isinstance(block, SHARDED_BLOCKS)]:
+            fully_shard(block, mesh=mesh)
+            if isinstance(block, EncoderDecoderAttention):  # this method is called before forward
+                register_fsdp_forward_method(block, "keys_values")
+        # Reshard the outermost weights, too: what reads them between two passes expects shards.
         return cast("nn.Module", fully_shard(module, mesh=mesh, reshard_after_forward=True))
 
-    def adding_up(self, module: nn.Module, last: bool) -> AbstractContextManager[object]:
-        """The gradients of a step's batches stay in the process until the last batch."""
+    def accumulate(self, module: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
+        """Return a context that keeps gradients in this process until the last microbatch of a step."""
         if isinstance(module, FSDPModule):
-            module.set_requires_gradient_sync(last)
-        elif isinstance(module, DistributedDataParallel) and not last:
+            module.set_requires_gradient_sync(is_last)
+        elif isinstance(module, DistributedDataParallel) and not is_last:
             return cast("AbstractContextManager[object]", module.no_sync())
         return nullcontext()
 
 
 def is_main_process() -> bool:
-    """Whether this process is the first of its team, before it has join_workers it."""
+    """Tell whether this process will be the main process, before it has joined a group."""
     return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
 def join_workers(device_name: str = "auto") -> Iterator[WorkerGroup]:
-    """Give the group of processes that ``torchrun`` started, or this process alone.
+    """Join the processes that ``torchrun`` started, or form a group of this process alone.
 
     ``device_name`` is ``auto``, ``cpu``, ``cuda`` or, for a single process, ``cuda:1``.
     """
@@ -145,29 +148,35 @@ def join_workers(device_name: str = "auto") -> Iterator[WorkerGroup]:
     if size == 1:
         yield WorkerGroup(device=device)
         return
-    # gloo moves what is on the CPU: figures and random states
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
+    # gloo transports what is on the CPU: metrics and states of random generators
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=TIMEOUT)
     try:
         yield WorkerGroup(distributed.get_rank(), distributed.get_world_size(), device)
     finally:
         distributed.destroy_process_group()
 
 
-def whole(tensor: Tensor) -> Tensor:
-    """On the CPU, gathered from its shards if it has any: every process must ask."""
+def is_sharded(model: nn.Module) -> bool:
+    """Tell whether this process holds only shards of a model's parameters."""
+    return any(isinstance(parameter, DTensor) for parameter in model.parameters())
+
+
+def gather_full(tensor: Tensor) -> Tensor:
+    """Return a tensor on the CPU, gathered from its shards if it has any. Every process must call this."""
     tensor = tensor.detach()
     return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).cpu()
 
 
 @torch.no_grad()
-def assign(place: Tensor, value: Tensor) -> None:
-    """Copy a whole tensor, or one in the same shards, to where it or this process's shard of it belongs."""
-    if isinstance(place, DTensor) and not isinstance(value, DTensor):
-        value = distribute_tensor(value.to(place.device), place.device_mesh, place.placements)
-    place.copy_(value)
+def copy_into(destination: Tensor, value: Tensor) -> None:
+    """Copy a full or equally sharded tensor into a tensor, or into this process's shard of it."""
+    if isinstance(destination, DTensor) and not isinstance(value, DTensor):
+        mesh = destination.device_mesh
+        value = distribute_tensor(value.to(destination.device), mesh, destination.placements)
+    destination.copy_(value)
 
 
-def assign_all(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Give a model these weights."""
+def load_parameters(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Copy weights into a model whose parameters may be sharded."""
     for name, parameter in model.named_parameters():
-        assign(parameter, weights[name])
+        copy_into(parameter, weights[name])

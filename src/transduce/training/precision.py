@@ -1,71 +1,102 @@
-"""Which number format is faster here: measured, not hoped for. Weights are float32 in any case."""
+"""The number format of matrix products in training: measured, not guessed. Weights are always float32."""
 
 import statistics
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Literal, NamedTuple
 
 import torch
 
 from transduce.engine.precision import require_bfloat16
+from transduce.errors import ConfigError
 from transduce.machine import lacks_announced_instructions
 
 Precision = Literal["float32", "bfloat16"]
 
 
-def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
-    """A context in which matrix products have this precision."""
-    if precision == "bfloat16":
-        if device.type == "cpu":
-            require_bfloat16()
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext()
+class PrecisionChoice(NamedTuple):
+    """A precision, and a text that names it and gives the reason."""
+
+    precision: Precision
+    reason: str
 
 
-def default_precision(device: torch.device) -> tuple[Precision, str]:
-    """What is likely to be faster, and why no trial was made: for a model that may not fit whole."""
-    why = "chosen without a trial: the model is sharded"
+@contextmanager
+def autocast(precision: str, device: torch.device) -> Iterator[None]:
+    """Compute matrix products in this precision inside a ``with`` block."""
+    if precision != "bfloat16":
+        yield
+        return
+    if device.type == "cpu":
+        require_bfloat16()
+    try:
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            yield
+    except RuntimeError as error:
+        # oneDNN has no bfloat16 kernel for some layers (LSTM, GRU) on processors without AVX-512.
+        if device.type == "cpu" and "could not create a primitive" in str(error):
+            raise ConfigError(
+                f"this CPU cannot train the model in bfloat16 ({_first_line(error)})",
+                'set precision = "float32" in [training]',
+            ) from error
+        raise
+
+
+def default_precision(device: torch.device) -> PrecisionChoice:
+    """Choose without a trial: for a sharded model, which may not fit into one process."""
+    reason = "chosen without a trial: the model is sharded"
     if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
-        return "bfloat16", f"bfloat16 ({why})"
-    return "float32", f"float32 ({why})"
+        return PrecisionChoice("bfloat16", f"bfloat16 ({reason})")
+    return PrecisionChoice("float32", f"float32 ({reason})")
 
 
-def faster_precision(step: Callable[[], object], device: torch.device) -> tuple[Precision, str]:
-    """The precision in which ``step`` takes less time, and why it was chosen.
+def faster_precision(step: Callable[[], object], device: torch.device) -> PrecisionChoice:
+    """Choose the precision in which ``step`` takes less time; float32 if it fails in bfloat16.
 
-    Processors without bfloat16 instructions imitate them, a hundred times slower: a single matrix product
-    tells, before a whole step is tried.
+    Processors without bfloat16 instructions emulate them, a hundred times slower. A single matrix product
+    shows that before a whole step is tried.
     """
     if device.type == "cpu" and lacks_announced_instructions():
-        return "float32", "float32 (this machine announces instructions for bfloat16 that it does not have)"
-    product = _product_ratio(device)
-    if product < 1:
-        return "float32", f"float32 (matrix products in bfloat16 are {1 / product:.2g} times slower here)"
-    seconds = {}
-    for precision in ("float32", "bfloat16"):
-        with autocast(precision, device):
-            seconds[precision] = median_seconds(step, device)
-    ratio = seconds["float32"] / seconds["bfloat16"]
+        return PrecisionChoice(
+            "float32", "float32 (this machine reports bfloat16 instructions that it does not have)"
+        )
+    ratio = _product_seconds(torch.float32, device) / _product_seconds(torch.bfloat16, device)
+    if ratio < 1:
+        return PrecisionChoice(
+            "float32", f"float32 (matrix products in bfloat16 are {1 / ratio:.2g} times slower here)"
+        )
+    float32 = median_seconds(step, device)
+    try:
+        with autocast("bfloat16", device):
+            bfloat16 = median_seconds(step, device)
+    except (RuntimeError, ConfigError) as error:
+        reason = f"a step in bfloat16 fails on this machine: {_first_line(error)}"
+        return PrecisionChoice("float32", f"float32 ({reason})")
+    ratio = float32 / bfloat16
     chosen: Precision = "bfloat16" if ratio > 1 else "float32"
-    return chosen, f"{chosen} (a step in bfloat16 is {ratio:.2f} times as fast as in float32 here)"
+    return PrecisionChoice(
+        chosen, f"{chosen} (a step in bfloat16 is {ratio:.2f} times as fast as in float32 here)"
+    )
 
 
-def _product_ratio(device: torch.device) -> float:
+def _product_seconds(dtype: torch.dtype, device: torch.device) -> float:
+    x = torch.ones(256, 512, dtype=dtype, device=device)
+    return median_seconds(partial(torch.matmul, x, x.t()), device)
+
+
+def median_seconds(run: Callable[[], object], device: torch.device, runs: int = 3) -> float:
+    """Return the median time that ``run`` takes on a device, after one call that does not count."""
     seconds = []
-    for dtype in (torch.float32, torch.bfloat16):
-        x = torch.ones(256, 512, dtype=dtype, device=device)
-        seconds.append(median_seconds(lambda x=x: x @ x.t(), device))  # type: ignore[misc]
-    return seconds[0] / seconds[1]
-
-
-def median_seconds(run: Callable[[], object], device: torch.device, times: int = 3) -> float:
-    """Return the median duration of some calls, after one that warms up."""
-    found = []
-    for _ in range(times + 1):
+    for _ in range(1 + runs):
         begin = time.perf_counter()
         run()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        found.append(time.perf_counter() - begin)
-    return statistics.median(found[1:])  # the first one warms up
+        seconds.append(time.perf_counter() - begin)
+    return statistics.median(seconds[1:])
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].partition(". ")[0]

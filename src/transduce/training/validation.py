@@ -1,72 +1,161 @@
-"""How well a model predicts what it was not trained on, and whether it reads its source at all."""
+"""Validation: how well a model predicts held-out data, and whether its predictions depend on the source."""
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
-from transduce.training.distributed import WorkerGroup
+from transduce import artifact
+from transduce.config import TrainingConfig
+from transduce.errors import ConfigError
+from transduce.models.perplexity import perplexity
+from transduce.models.protocol import Model
+from transduce.training.checkpoint import Progress
+from transduce.training.distributed import WorkerGroup, gather_full, is_sharded
 from transduce.training.loss import Loss
-from transduce.training.memory import split
-from transduce.training.objectives.objective import Objective
+from transduce.training.memory import split_batches
+from transduce.training.objectives.objective import Indices, Objective
 
-Figures = npt.NDArray[np.float64]  # negative log-likelihood, correct, tokens
+Sums = npt.NDArray[np.float64]  # negative log-likelihood, correct predictions, tokens
 
-SHUFFLED_SOURCE_BATCHES = 10
-IGNORED = 0.02  # nats a token: less than this between right and wrong sources is no difference
+SHUFFLED_SOURCE_BATCHES = 10  # batches that are also computed with shuffled sources
+IGNORED_SOURCE = 0.02  # nats per token: a smaller difference between right and shuffled sources is none
+EARLY_STEPS = 500  # no model is said to ignore its source before this step
+DIVERGED = 1.0  # nats per token above the lowest validation loss
+_REMEDY = "Lower the learning rate, lengthen the warm-up, or use a pre-norm model."
+
+
+class ValidationScorer(Protocol):
+    """Scores a model by what it generates for held-out data."""
+
+    def score(self, model: Model) -> dict[str, float]:
+        """Return scores by name ("bleu", "chrf"), higher is better; the model is in evaluation mode.
+
+        The model's weights and the state of torch's random generators must stay as they are.
+        """
+        ...
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Figures a token."""
+    """Figures per token of held-out data."""
 
-    loss: float  # negative log-likelihood, in nats
+    loss: float  # negative log-likelihood in nats, without label smoothing
     accuracy: float
-    shuffled_source_loss: float  # the same for sources that belong to other targets
+    shuffled_source_loss: float  # the loss when targets get the sources of other targets
+    scores: dict[str, float] = field(default_factory=dict)  # of a `ValidationScorer`
 
     @property
     def perplexity(self) -> float:
-        """e to the loss."""
-        return math.exp(min(self.loss, 100))
+        """The exponential of the loss."""
+        return perplexity(self.loss)
 
     @property
-    def ignores_its_source(self) -> bool:
-        """Whether it makes no difference to the model which source it reads."""
-        return self.shuffled_source_loss - self.loss < IGNORED
+    def ignores_source(self) -> bool:
+        """Whether shuffled sources make no difference to the loss."""
+        return self.shuffled_source_loss - self.loss < IGNORED_SOURCE
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The figures by their names in ``metrics.jsonl``."""
+        return {
+            "valid_loss": self.loss,
+            "valid_accuracy": self.accuracy,
+            "shuffled_source_loss": self.shuffled_source_loss,
+            **{f"valid_{name}": score for name, score in self.scores.items()},
+        }
 
 
-@torch.no_grad()
-def validate(module: nn.Module, data: Objective[Any], team: WorkerGroup, parts: int = 1) -> Validation:
-    """Look at all data once, without dropout; at some of it with exchanged sources too.
+class Validator:
+    """Computes validations of one model on the same held-out data."""
 
-    Every batch is computed in so many ``parts``.
-    """
-    module.eval()
-    everything, blind, same = np.zeros(3), np.zeros(3), np.zeros(3)
-    batches = [indices for step in data.steps(epoch=0) for indices in step]
-    for number, share in enumerate(team.share(split(batches, parts))):
-        counts = 0 if share.idle else 1
-        seen = _figures(module(data, share.indices, 0)) * counts
-        everything += seen
-        if number < SHUFFLED_SOURCE_BATCHES * parts and (
-            other := module(data, share.indices, 0, shuffle_source=True)
-        ):
-            blind += _figures(other) * counts
-            same += seen  # compared on the same batches: the difference is what counts
-    module.train()
-    loss, accuracy = _mean(everything, team)
-    return Validation(loss, accuracy, loss + _mean(blind, team)[0] - _mean(same, team)[0])
+    def __init__(
+        self,
+        module: nn.Module,
+        model: Model,
+        data: Objective[Any],
+        metric: str,
+        workers: WorkerGroup,
+        scorer: ValidationScorer | None = None,
+    ) -> None:
+        """``module`` is the `LossModule` of ``model``, as `WorkerGroup.wrap` returned it."""
+        if metric != "loss" and scorer is None:
+            raise ConfigError(
+                f'validation_metric = "{metric}" needs a model that generates text',
+                'set validation_metric = "loss" in [training]',
+            )
+        self.module, self.model, self.data = module, model, data
+        self.metric, self.workers, self.scorer = metric, workers, scorer
+
+    @property
+    def batches(self) -> list[Indices]:
+        """All held-out data."""
+        return [indices for step in self.data.steps(epoch=0) for indices in step]
+
+    @torch.no_grad()
+    def validate(self, splits: int = 1) -> Validation:
+        """Compute the loss of all data without dropout, and the scores of what the model generates.
+
+        Every batch is computed in ``splits`` parts. Leaves the model in training mode.
+        """
+        self.module.eval()
+        total, shuffled, unshuffled = np.zeros(3), np.zeros(3), np.zeros(3)
+        for number, microbatch in enumerate(self.workers.shard(split_batches(self.batches, splits))):
+            weight = 0 if microbatch.is_dummy else 1
+            sums = _sums(self.module(self.data, microbatch.indices, 0)) * weight
+            total += sums
+            if number >= SHUFFLED_SOURCE_BATCHES * splits:
+                continue
+            shuffled_loss = self.module(self.data, microbatch.indices, 0, shuffle_source=True)
+            if shuffled_loss is not None:
+                shuffled += _sums(shuffled_loss) * weight
+                unshuffled += sums  # the difference is measured on the same batches
+        loss, accuracy = _means(total, self.workers)
+        difference = _means(shuffled, self.workers)[0] - _means(unshuffled, self.workers)[0]
+        scores = self._score() if self.scorer else {}
+        self.module.train()
+        return Validation(loss, accuracy, loss + difference, scores)
+
+    def _score(self) -> dict[str, float]:
+        """Score what the model generates, in the main process; the others get the figure that decides."""
+        model, scores = self.model, {}
+        if is_sharded(model):
+            weights = {name: gather_full(parameter) for name, parameter in model.named_parameters()}
+            model = artifact.assemble(model.config, model.vocabulary, weights)
+        if self.scorer and self.workers.is_main:
+            scores = self.scorer.score(model)
+        if self.metric != "loss":
+            (scores[self.metric],) = self.workers.all_sum([scores.get(self.metric, 0.0)])
+        return scores
 
 
-def _figures(loss: Loss) -> Figures:
+def _sums(loss: Loss) -> Sums:
     return np.array([loss.negative_log_likelihood, loss.correct, loss.tokens], dtype=np.float64)
 
 
-def _mean(sums: Figures, team: WorkerGroup) -> tuple[float, float]:
-    """Negative log-likelihood and accuracy, a token, of all processes."""
-    nll, correct, tokens = team.sum(sums.tolist())
+def _means(sums: Sums, workers: WorkerGroup) -> tuple[float, float]:
+    """Return negative log-likelihood and accuracy per token, over all processes."""
+    nll, correct, tokens = workers.all_sum(sums.tolist())
     return (nll / tokens, correct / tokens) if tokens else (math.nan, math.nan)
+
+
+def find_problems(
+    validation: Validation, progress: Progress, training: TrainingConfig, ignored_source: str
+) -> list[str]:
+    """Return warnings: that training diverges, or (``ignored_source``) that the model ignores its source."""
+    problems = []
+    if not math.isfinite(progress.best_loss):
+        problems.append(f"training diverges: the validation loss is {validation.loss}. {_REMEDY}")
+    elif not validation.loss <= progress.best_loss + DIVERGED:  # also true of NaN
+        problems.append(
+            f"training diverges: the validation loss has grown from {progress.best_loss:.2f} to "
+            f"{validation.loss:.2f}. {_REMEDY} best/ still holds the best model"
+        )
+    late_enough = progress.finished or progress.step >= 2 * training.warmup
+    if validation.ignores_source and progress.step >= EARLY_STEPS and late_enough:
+        problems.append(f"{ignored_source} If the data are right, train longer. {_REMEDY}")
+    return problems
