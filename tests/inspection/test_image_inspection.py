@@ -12,7 +12,7 @@ from transduce.config import ViTConfig
 from transduce.errors import ConfigError
 from transduce.inspection import image_command as images
 from transduce.inspection.heat_map import fonts_for
-from transduce.inspection.image_attention import ImageAttention
+from transduce.inspection.image_attention import ImageAttention, attention_rollout, inspect_image
 from transduce.inspection.image_command import draw, inspect_file
 from transduce.models.build import build
 
@@ -84,3 +84,21 @@ def test_class_names_in_every_script_are_drawn(name, monkeypatch):
         draw(predicting(name), warned.append)
     assert warned == expected  # characters without a font, and no warning of matplotlib's
     assert used == fonts_for(name, lambda _: None)
+
+
+def test_rollout_and_maps_equal_their_definitions():
+    weights = torch.rand(3, 2, 5, 5).softmax(dim=-1)
+    flow = attention_rollout(weights)
+    torch.testing.assert_close(flow.sum(dim=-1), torch.ones(5))
+    step = [0.5 * layer.mean(dim=0) + 0.5 * torch.eye(5) for layer in weights]
+    torch.testing.assert_close(flow, step[2] @ step[1] @ step[0])
+    for pooling in ("class", "mean"):
+        sizes = {"layers": 2, "d_model": 8, "d_ff": 8, "heads": 2, "pooling": pooling}
+        model = build(ViTConfig(image_size=[4, 6], patch_size=2, channels=1, classes=3, **sizes), seed=0)
+        pixels = torch.randint(0, 256, (4, 6, 1), dtype=torch.uint8)
+        found = inspect_image(model, pixels)
+        assert found.maps.shape == (2, 2, 2, 3)
+        assert model.training
+        weights = model.eval().attention(pixels[None])[1][0, 1]
+        expected = weights[0, 1:] if pooling == "class" else weights.mean(dim=0)
+        torch.testing.assert_close(found.maps[1, 1].flatten(), expected)

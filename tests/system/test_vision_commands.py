@@ -1,4 +1,4 @@
-"""``transduce vision`` as a user runs it."""
+"""``transduce vision`` on the command line."""
 
 import json
 import shutil
@@ -11,8 +11,6 @@ from inside import run
 from recorded_runs import run_code_of_card
 from transduce import artifact
 from transduce.cli.main import main
-from transduce.config import ViTConfig
-from transduce.models.build import build
 from transduce.runs.reporting.report import write_report
 
 PIL = pytest.importorskip("PIL.Image")
@@ -20,24 +18,24 @@ PIL = pytest.importorskip("PIL.Image")
 
 @pytest.fixture
 def refuse(monkeypatch, capsys):
-    """One line, exit code 2; in this process, which is sooner."""
+    """Return a check that a command fails with exit code 2 and one line that states a fact."""
 
-    def check(said, *arguments):
+    def check(fact, *arguments):
         monkeypatch.setattr(sys, "argv", ["transduce", "vision", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             main()
-        lines = capsys.readouterr().err
-        assert left.value.code == 2
-        assert said in lines
-        assert lines.startswith("error: ")
-        assert lines.count("\n") == 1
+        message = capsys.readouterr().err
+        assert exit_info.value.code == 2
+        assert fact in message
+        assert message.startswith("error: ")
+        assert message.count("\n") == 1
 
     return check
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    """Bright above or bright below, in colours."""
+    """Return a folder of color images that are bright in the upper or in the lower half."""
     folder = tmp_path_factory.mktemp("photos")
     random = np.random.default_rng(0)
     for number in range(40):
@@ -79,7 +77,7 @@ def test_train_classify_evaluate_inspect(trained, photos, tmp_path):
 
     done = run("vision", "evaluate", trained / "final", "--images", photos)
     assert "of 40 images" in done.stdout
-    assert "rows: what it is; columns: what was guessed" in done.stdout
+    assert "confusion matrix" in done.stdout
     done = run("vision", "evaluate", trained / "final", "--images", photos, "--json")
     figures = json.loads(done.stdout)
     assert figures["accuracy"] > 0.9
@@ -90,8 +88,8 @@ def test_train_classify_evaluate_inspect(trained, photos, tmp_path):
     png, page = tmp_path / "a.png", tmp_path / "a.html"
     done = run("vision", "inspect", trained / "final", image, "--png", png, "--out", page)
     assert sorted(done.stdout.split()) == [str(page), str(png)]
-    with PIL.open(png) as picture:
-        assert min(picture.size) > 200
+    with PIL.open(png) as drawn:
+        assert min(drawn.size) > 200
     text = page.read_text()
     assert text.count("<figure>") == 2 + 2 * 2
     assert "://" not in text
@@ -125,7 +123,7 @@ def test_report(trained, photos, tmp_path, monkeypatch):
     assert "perplexity" not in labels
 
 
-def test_a_finished_run_goes_on_for_longer(trained, tmp_path):
+def test_a_finished_run_can_be_continued(trained, tmp_path):
     shutil.copytree(trained, tmp_path / "run")
     done = run("vision", "train", "--resume", "--out", tmp_path / "run", "--steps", "70")
     assert done.returncode == 0, done.stderr
@@ -135,23 +133,23 @@ def test_a_finished_run_goes_on_for_longer(trained, tmp_path):
 
 def test_mistakes_of_train(photos, trained, tmp_path, refuse):
     out = ["--out", tmp_path / "run"]
-    refuse("no images were given", "train", *out)
-    refuse("nowhere does not exist", "train", "--images", tmp_path / "nowhere", *out)
-    refuse("'1x' is no size", "train", "--images", photos, "--size", "1x", *out)
-    refuse("images of one class only", "train", "--images", _one_class(photos, tmp_path), *out)
+    refuse("images", "train", *out)
+    refuse("nowhere", "train", "--images", tmp_path / "nowhere", *out)
+    refuse("'1x'", "train", "--images", photos, "--size", "1x", *out)
+    refuse("class", "train", "--images", _one_class(photos, tmp_path), *out)
     (tmp_path / "run.toml").write_text('[model]\nfamily = "vit"\npatch_size = 3\n')
     options = ["--images", photos, "--config", tmp_path / "run.toml"]
-    refuse("images of 10×8 do not divide into patches of 3", "train", *options, *out)
+    refuse("10×8", "train", *options, *out)
     (tmp_path / "run.toml").write_text('[model]\nfamily = "vit"\npatches = 3\n')
-    refuse("unknown key 'model.patches'; did you mean 'patch_size'?", "train", *options, *out)
-    refuse("at step 60 of 60", "train", "--images", photos, "--out", trained)
+    refuse("'patch_size'", "train", *options, *out)
+    refuse("step 60", "train", "--images", photos, "--out", trained)
     other = tmp_path / "sizes" / "a"
     other.mkdir(parents=True)
     PIL.new("L", (8, 8)).save(other / "1.png")
     PIL.new("L", (9, 8)).save(other / "2.png")
-    refuse("2.png is 8×9", "train", "--images", tmp_path / "sizes", *out)
+    refuse("2.png", "train", "--images", tmp_path / "sizes", *out)
     (other / "2.png").write_bytes(b"nothing")
-    refuse("2.png cannot be read as an image", "train", "--images", tmp_path / "sizes", *out)
+    refuse("2.png", "train", "--images", tmp_path / "sizes", *out)
     assert not (tmp_path / "run").exists()
 
 
@@ -161,36 +159,37 @@ def _one_class(photos, tmp_path):
     return tmp_path / "one"
 
 
-def test_mistakes_of_the_others(photos, trained, tmp_path, refuse):
+def test_mistakes_of_the_other_commands(photos, trained, tmp_path, refuse):
     image = photos / "above" / "0.png"
-    refuse("nowhere is not a folder", "classify", tmp_path / "nowhere", image)
-    refuse("did you mean", "classify", trained, image)
-    refuse("x.png does not exist", "classify", trained / "final", tmp_path / "x.png")
-    refuse("there is no class 'photo", "evaluate", trained / "final", "--images", _others(tmp_path))
-    refuse("there is no folder", "inspect", trained / "final", image, "--png", tmp_path / "no" / "a.png")
+    refuse("nowhere", "classify", tmp_path / "nowhere", image)
+    refuse(str(trained / "final"), "classify", trained, image)
+    refuse("x.png", "classify", trained / "final", tmp_path / "x.png")
+    refuse("'photo'", "evaluate", trained / "final", "--images", _others(tmp_path))
+    refuse(str(tmp_path / "no"), "inspect", trained / "final", image, "--png", tmp_path / "no" / "a.png")
     (tmp_path / "bad.jpg").write_bytes(b"\xff\xd8\xff")
-    refuse("bad.jpg cannot be read as an image", "inspect", trained / "final", tmp_path / "bad.jpg")
+    refuse("bad.jpg", "inspect", trained / "final", tmp_path / "bad.jpg")
     done = run("translate", trained / "final")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
 
 
-def test_one_bad_file_does_not_spoil_the_others(photos, trained, tmp_path, monkeypatch, capsys):
+def test_an_unreadable_file_does_not_stop_the_others(photos, trained, tmp_path, monkeypatch, capsys):
     for number in (0, 2):
         (tmp_path / f"{number}.png").write_bytes((photos / "above" / f"{number}.png").read_bytes())
     (tmp_path / "1.png").write_bytes(b"nothing")
     arguments = ["transduce", "vision", "classify", str(trained / "final"), str(tmp_path)]
     monkeypatch.setattr(sys, "argv", arguments)
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         main()
-    said = capsys.readouterr()
-    assert left.value.code == 2
-    assert [line.split("\t")[0] for line in said.out.splitlines()] == [
+    printed = capsys.readouterr()
+    assert exit_info.value.code == 2
+    assert [line.split("\t")[0] for line in printed.out.splitlines()] == [
         str(tmp_path / "0.png"),
         str(tmp_path / "2.png"),
     ]
-    assert said.err.startswith(f"error: {tmp_path / '1.png'} cannot be read as an image")
-    assert said.err.count("\n") == 1
+    assert printed.err.startswith("error: ")
+    assert str(tmp_path / "1.png") in printed.err
+    assert printed.err.count("\n") == 1
 
 
 def _others(tmp_path):
@@ -202,37 +201,15 @@ def _others(tmp_path):
 def test_help_has_examples(monkeypatch, capsys):
     for command in ([], ["train"], ["classify"], ["evaluate"], ["inspect"]):
         monkeypatch.setattr(sys, "argv", ["transduce", "vision", *command, "--help"])
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             main()
-        assert left.value.code == 0
+        assert exit_info.value.code == 0
         assert "Example: transduce vision" in capsys.readouterr().out
 
 
-def test_rollout_and_maps():
-    import torch
-
-    from transduce.inspection.image_attention import attention_rollout, inspect_image
-
-    weights = torch.rand(3, 2, 5, 5).softmax(dim=-1)
-    flow = attention_rollout(weights)
-    torch.testing.assert_close(flow.sum(dim=-1), torch.ones(5))
-    step = [0.5 * layer.mean(dim=0) + 0.5 * torch.eye(5) for layer in weights]
-    torch.testing.assert_close(flow, step[2] @ step[1] @ step[0])
-    for pooling in ("class", "mean"):
-        sizes = {"layers": 2, "d_model": 8, "d_ff": 8, "heads": 2, "pooling": pooling}
-        model = build(ViTConfig(image_size=[4, 6], patch_size=2, channels=1, classes=3, **sizes), seed=0)
-        pixels = torch.randint(0, 256, (4, 6, 1), dtype=torch.uint8)
-        found = inspect_image(model, pixels)
-        assert found.maps.shape == (2, 2, 2, 3)
-        assert model.training
-        seen = model.eval().attention(pixels[None])[1][0, 1]
-        expected = seen[0, 1:] if pooling == "class" else seen.mean(dim=0)
-        torch.testing.assert_close(found.maps[1, 1].flatten(), expected)
-
-
-def test_a_text_models_folder_is_refused(tmp_path, refuse):
+def test_a_text_model_is_refused(tmp_path, refuse):
     from builders import small_model
 
     artifact.save(small_model(), tmp_path / "text")
     PIL.new("L", (8, 8)).save(tmp_path / "1.png")
-    refuse("family 'transformer', which reads no images", "classify", tmp_path / "text", tmp_path / "1.png")
+    refuse("'transformer'", "classify", tmp_path / "text", tmp_path / "1.png")
