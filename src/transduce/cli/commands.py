@@ -5,6 +5,7 @@ from collections.abc import Callable
 import typer
 
 from transduce.cli import (
+    backtranslate,
     check,
     demo,
     evaluate,
@@ -31,7 +32,11 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "train": train.train,
         "report": report.report,
     },
-    "Translate": {"translate": translate.translate, "interactive": interactive.interactive},
+    "Translate": {
+        "translate": translate.translate,
+        "interactive": interactive.interactive,
+        "backtranslate": backtranslate.backtranslate,
+    },
     "Evaluate and understand": {
         "evaluate": evaluate.evaluate,
         "score": score.score,
