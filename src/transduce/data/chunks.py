@@ -28,26 +28,38 @@ class Chunk(NamedTuple):
     ignored_columns: Sequence[int] = ()  # lines with columns that are not used
 
 
-def chunks_of(pairs: Iterable[RawPair], size: int, source: Path, target: Path) -> Iterator[Chunk]:
-    """Yield up to ``size`` pairs at a time, fewer if they are long."""
-    collected: list[RawPair] = []
-    room = CHUNK_BYTES
-    for pair in pairs:
-        collected.append(pair)
-        room -= len(pair.source) + len(pair.target)
-        if len(collected) == size or room <= 0:
-            yield _chunk(collected, source, target)
-            collected, room = [], CHUNK_BYTES
-    if collected:
-        yield _chunk(collected, source, target)
+def chunks_of(pairs: Iterable[RawPair], size: int, path: Path) -> Iterator[Chunk]:
+    """Yield the pairs of a file that holds both sides, up to ``size`` at a time."""
+    lines: list[int] = []
+    ignored: list[int] = []
+
+    def texts() -> Iterator[tuple[bytes, bytes]]:
+        for source, target, line, ignored_columns in pairs:
+            lines.append(line)
+            if ignored_columns:
+                ignored.append(line)
+            yield source, target
+
+    for chunk in aligned_chunks(texts(), size, path, path):
+        yield chunk._replace(lines=lines.copy(), ignored_columns=ignored.copy())
+        lines.clear()
+        ignored.clear()
 
 
-def _chunk(pairs: list[RawPair], source: Path, target: Path) -> Chunk:
-    return Chunk(
-        [pair.source for pair in pairs],
-        [pair.target for pair in pairs],
-        [pair.line for pair in pairs],
-        str(source),
-        str(target),
-        [pair.line for pair in pairs if pair.ignored_columns],
-    )
+def aligned_chunks(
+    pairs: Iterable[tuple[bytes, bytes]], size: int, source: Path, target: Path
+) -> Iterator[Chunk]:
+    """Yield pairs of lines, up to ``size`` at a time, fewer if they are long."""
+    first, room = 1, CHUNK_BYTES
+    sources: list[bytes] = []
+    targets: list[bytes] = []
+    for source_line, target_line in pairs:
+        sources.append(source_line)
+        targets.append(target_line)
+        room -= len(source_line) + len(target_line)
+        if len(sources) == size or room <= 0:
+            yield Chunk(sources, targets, range(first, first + len(sources)), str(source), str(target))
+            first, room = first + len(sources), CHUNK_BYTES
+            sources, targets = [], []
+    if sources:
+        yield Chunk(sources, targets, range(first, first + len(sources)), str(source), str(target))

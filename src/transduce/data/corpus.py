@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transduce.data.chunks import CHUNK_PAIRS, Chunk, RawPair, chunks_of
+from transduce.data.chunks import CHUNK_PAIRS, Chunk, aligned_chunks
 from transduce.data.pair_files import Csv, JsonLines, Tsv, pair_file
 from transduce.data.text_files import count_lines, raw_lines
 from transduce.errors import DataError
@@ -24,10 +24,9 @@ class AlignedFiles:
 
     def chunks(self, size: int = CHUNK_PAIRS) -> Iterator[Chunk]:
         """Yield all pairs; if one file is longer, raise a `DataError` that names both lengths."""
-        lines = enumerate(zip(raw_lines(self.source), raw_lines(self.target), strict=True), 1)
-        pairs = (RawPair(source, target, line) for line, (source, target) in lines)
+        pairs = zip(raw_lines(self.source), raw_lines(self.target), strict=True)
         try:
-            yield from chunks_of(pairs, size, self.source, self.target)
+            yield from aligned_chunks(pairs, size, self.source, self.target)
         except ValueError as error:
             raise self._unequal() from error
 

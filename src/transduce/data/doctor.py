@@ -1,7 +1,7 @@
 """The corpus doctor: looks for problems in a parallel corpus, and says where they are."""
 
+import re
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,6 @@ _CHARACTERS = {
     "line_breaks": ("\r", "\u2028", "\u2029", "\u0085"),
 }
 _NO_BREAK_SPACES = ("\u00a0", "\u2007", "\u202f")
-
-
-class _Side(NamedTuple):
-    where: str  # the file
-    texts: list[str]
 
 
 class Doctor:
@@ -133,13 +128,12 @@ class Doctor:
 
     def _add_lines_with(self, name: str, characters: list[str], kept: CleanChunk, chunk: Chunk) -> None:
         """Add every pair with one of these characters once, with the side that has it."""
-        sides = _Side(chunk.where, kept.sources), _Side(chunk.where_target, kept.targets)
-        for offset, line in enumerate(kept.lines):
-            for side in sides:
-                text = side.texts[offset]
-                if any(character in text for character in characters):
-                    self.found[name].add(side.where, line, text)
-                    break
+        pattern = re.compile("[" + "".join(characters) + "]")
+        for source, target, line in zip(*kept, strict=True):
+            if pattern.search(source):
+                self.found[name].add(chunk.where, line, source)
+            elif pattern.search(target):
+                self.found[name].add(chunk.where_target, line, target)
 
     def _examine_pairs(self, normalized: CleanChunk, where: str) -> None:
         for source, target, line in zip(*normalized, strict=True):

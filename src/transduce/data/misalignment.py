@@ -11,7 +11,7 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -26,8 +26,8 @@ ALIGNED = 7.0  # standard deviations above chance
 SHIFTED = 10.0
 RELATED = 6.0
 
-_MARKS = '?!:;,("'
-_RARE = 0.02  # marks in a smaller share of the lines are noise
+_MARKS = ("?？", "!！", ":：", ";；", ",，、", "(（", '"“„«「')
+_RARE = 0.02  # features in a smaller share of the lines are noise
 _BUCKETS = 8  # for numbers and words
 _PREFIX = 5  # letters in which cognates agree
 _WORD = re.compile(r"\w+")
@@ -49,8 +49,10 @@ class Misalignment:
 
 def find_misaligned(sources: Sequence[str], targets: Sequence[str]) -> list[Misalignment]:
     """Return the misaligned regions among pairs in a row; none if there are too few pairs to tell."""
+    if len(sources) < MINIMUM_PAIRS:
+        return []
     windows = _windows(len(sources))
-    source, target = _shape(sources), _shape(targets)
+    source, target = _shapes(sources, targets)
     suspicious = [
         window
         for window in windows
@@ -70,8 +72,6 @@ def find_misaligned(sources: Sequence[str], targets: Sequence[str]) -> list[Misa
 
 
 def _windows(pairs: int) -> list[slice]:
-    if pairs < MINIMUM_PAIRS:
-        return []
     ends = np.linspace(0, pairs, max(1, pairs // WINDOW) + 1).astype(int).tolist()
     return [slice(begin, end) for begin, end in pairwise(ends)]
 
@@ -94,8 +94,8 @@ def _is_aligned(source: Array, target: Array) -> bool:
 
 def _judge(region: slice, sources: Sequence[str], targets: Sequence[str]) -> Misalignment | None:
     """Look for the shift of a region whose lines do not resemble each other, or for any other relation."""
-    for features in (_shape, _words):
-        source, target = features(sources), features(targets)
+    words = _words(sources), _words(targets)
+    for source, target in (_shapes(sources, targets), words):
         outside = np.ones(len(sources), bool)
         outside[region] = False
         source[outside] = source[region].mean(axis=0)
@@ -137,12 +137,33 @@ def _resemblance(source: Array, target: Array) -> Array:
     return np.asarray(correlation / max(typical, chance), np.float64)
 
 
-def _shape(texts: Sequence[str]) -> Array:
-    """Return length, number of words and punctuation of each text: (texts, features)."""
-    plain = [text if text.isascii() else unicodedata.normalize("NFKC", text) for text in texts]
-    lengths = np.array([[len(text), text.count(" ")] for text in plain], np.float64).reshape(-1, 2)
-    marks = np.array([[text.count(mark) for mark in _MARKS] for text in plain], np.float64)
-    return np.hstack((np.log1p(lengths), marks.reshape(-1, len(_MARKS))))
+def _shapes(sources: Sequence[str], targets: Sequence[str]) -> tuple[Array, Array]:
+    """Return length, number of words and punctuation of the texts of each side: (texts, features)."""
+    whole_source, whole_target = "".join(sources), "".join(targets)
+    frequent = [
+        marks
+        for marks in _MARKS
+        if min(_count(whole_source, marks), _count(whole_target, marks)) >= _RARE * len(sources)
+    ]
+    return _shape(sources, whole_source, frequent), _shape(targets, whole_target, frequent)
+
+
+def _shape(texts: Sequence[str], whole: str, frequent: list[str]) -> Array:
+    columns = [[len(text) for text in texts], [text.count(" ") for text in texts]]
+    for marks in frequent:
+        first, *others = (mark for mark in marks if mark in whole)
+        columns.append([text.count(first) for text in texts])
+        if others:
+            columns[-1] = [
+                count + _count(text, others) for count, text in zip(columns[-1], texts, strict=True)
+            ]
+    features = np.array(columns, np.float64).T
+    features[:, :2] = np.log1p(features[:, :2])
+    return features
+
+
+def _count(text: str, characters: Iterable[str]) -> int:
+    return sum(map(text.count, characters))
 
 
 def _words(texts: Sequence[str]) -> Array:

@@ -30,7 +30,7 @@ class Tsv:
     def chunks(self, size: int = CHUNK_PAIRS) -> Iterator[Chunk]:
         """Yield all pairs; a line without a tab is an error, unless it is blank or not UTF-8."""
         pairs = (self.pair(text, line) for line, text in enumerate(raw_lines(self.path), 1))
-        return chunks_of(pairs, size, self.path, self.path)
+        return chunks_of(pairs, size, self.path)
 
     def pair(self, text: bytes, line: int) -> RawPair:
         """Split one line."""
@@ -58,7 +58,7 @@ class Csv:
 
     def chunks(self, size: int = CHUNK_PAIRS) -> Iterator[Chunk]:
         """Yield all pairs; a row with too few columns is an error, unless it is blank or not UTF-8."""
-        return chunks_of(self._pairs(), size, self.path, self.path)
+        return chunks_of(self._pairs(), size, self.path)
 
     def _pairs(self) -> Iterator[RawPair]:
         # Bytes that are not UTF-8 pass through, so that their row can be reported and left out.
@@ -123,7 +123,7 @@ class JsonLines:
 
     def chunks(self, size: int = CHUNK_PAIRS) -> Iterator[Chunk]:
         """Yield all pairs; any other line is an error, unless it is blank or not UTF-8."""
-        return chunks_of(self._pairs(), size, self.path, self.path)
+        return chunks_of(self._pairs(), size, self.path)
 
     def _pairs(self) -> Iterator[RawPair]:
         keys = _Keys(self.source_key or "source", self.target_key or "target")
