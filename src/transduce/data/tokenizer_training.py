@@ -215,7 +215,7 @@ def _missing_characters(words: Counter[str], side: SideTokenizer, size: int) -> 
 
 def _spelled_characters(word: str, side: SideTokenizer, ids: list[int]) -> Iterator[str]:
     """Yield the characters of a word that a boundary between two tokens divides."""
-    names = (side.backend.id_to_token(token).removeprefix(_INSIDE_A_WORD) for token in ids)
+    names = ((side.backend.id_to_token(token) or "").removeprefix(_INSIDE_A_WORD) for token in ids)
     boundaries = set(accumulate((len(name) for name in names), initial=-1))  # the first byte is a space
     begin = 0
     for character in word:
