@@ -179,3 +179,14 @@ def test_no_finite_validation(tmp_path):
     )
     assert read_record(run).best is None
     assert "best" not in rows(card(run))
+
+
+def test_the_best_model_by_bleu(tmp_path):
+    metrics = [
+        {"step": 100, "epoch": 1, "valid_loss": 1.5, "valid_accuracy": 0.5, "valid_bleu": 10.0},
+        {"step": 200, "epoch": 2, "valid_loss": 1.7, "valid_accuracy": 0.4, "valid_bleu": 12.0},
+    ]
+    run = make_run(tmp_path / "run", metrics=metrics, validation_metric="bleu")
+    text = card(run)
+    assert "highest validation BLEU of its run, at step 200" in text
+    assert rows(text)["best and last"] == ["200", "1.7000", f"{math.exp(1.7):.2f}", "40.0%", "12.0"]

@@ -32,7 +32,7 @@ def test_the_panels_show_what_was_measured(tmp_path, monkeypatch):
     curves = {line.get_label(): line.get_xydata().tolist() for line in loss.lines}
     assert curves["training"] == [[50, 3.5], [100, 1.5], [200, 0.5]]  # the NLL, not the smoothed loss
     assert curves["validation"] == [[100, 1.5], [200, 1.75]]
-    assert curves["best: 1.5000, perplexity 4.48"] == [[100, 1.5]]
+    assert curves["best model: 1.5000, perplexity 4.48"] == [[100, 1.5]]
     assert accuracy.lines[0].get_ydata().tolist() == [0.625, 0.75]
     assert rate.lines[0].get_ydata().tolist() == [0.001, 0.002, 0.001]
     assert norm.lines[0].get_ydata().tolist() == [3, 1, 0.5]
@@ -92,3 +92,13 @@ def test_perplexities_in_a_narrow_range():
     ticks = perplexity_ticks(1.0, 1.01)
     assert len(ticks) >= 3
     assert all(1.0 <= math.log(tick) <= 1.01 for tick in ticks)
+
+
+def test_validation_scores_are_drawn_beside_the_accuracy(tmp_path, monkeypatch):
+    metrics = [*METRICS[:2], {**METRICS[2], "valid_bleu": 12.5, "valid_chrf": 40.0}]
+    record = read_record(make_run(tmp_path / "run", metrics=metrics, models=()))
+    (scores,) = [axes for axes in figure_of(record, monkeypatch).axes if "BLEU" in axes.get_ylabel()]
+    assert {line.get_label(): line.get_ydata().tolist() for line in scores.lines} == {
+        "BLEU": [12.5],
+        "chrF": [40],
+    }

@@ -53,11 +53,11 @@ def test_elsewhere_there_is_a_line_per_log(clock):
             if step > 1:
                 display.on_log(Progress(step=step), METRICS)
         display.on_log(Progress(step=100), {"valid_loss": 3.0, "valid_accuracy": 0.5})
-        display.on_validation(Progress(step=100, best_step=100), Validation(1.0, 0.5, 2.0))
+        display.on_validation(Progress(step=100, best_step=100), Validation(1.0, 0.5, 2.0, {"bleu": 12.34}))
     first, second, validation, summary = written.getvalue().splitlines()
     assert first.startswith("step 50/200  NLL 2.000  ")
     assert second.endswith("  500 tokens/s  1 s left")
-    for fact in ("step 100:", "NLL 1.0000", "perplexity 2.72", "50.0%", "best"):
+    for fact in ("step 100:", "NLL 1.0000", "perplexity 2.72", "50.0%", "BLEU 12.3", "best"):
         assert fact in validation
     assert "3 steps in 3 s" in summary
     assert "495 tokens per second" in summary

@@ -110,7 +110,7 @@ TRANSLATION = Task(
             "transduce translate {place} --input source.txt",
         ),
         counted="target tokens seen",
-        measured=f"{_TEACHER_FORCED} {_SAME_TOKENIZER} No output was generated and scored for this card.",
+        measured=f"{_TEACHER_FORCED} {_SAME_TOKENIZER}",
     ),
     networks={
         "transformer": 'A Transformer, as in "Attention Is All You Need", that translates text.',

@@ -10,7 +10,7 @@ import torch
 from transduce.data.prepared import Pairs
 from transduce.data.tokenizer import SideTokenizer
 from transduce.models.build import build
-from transduce.runs.reporting.record import RunRecord
+from transduce.runs.reporting.record import SCORES, RunRecord, ValidationPoint
 from transduce.terminal import format_duration
 from transduce.training.checkpoint import Progress
 
@@ -86,7 +86,9 @@ def _describe_weights(record: RunRecord, name: str) -> str:
     if name == "best":
         step = f", at step {record.best.step:,}" if record.best else ""
         average = " The weights are a moving average." if moving_average else ""
-        return f"This model had the lowest validation NLL of its run{step}.{average}"
+        metric = record.config.training.validation_metric
+        best = "the lowest validation NLL" if metric == "loss" else f"the highest validation {SCORES[metric]}"
+        return f"This model had {best} of its run{step}.{average}"
     if not record.finished:
         return "This is the final model of the run before it was extended."
     if moving_average:
@@ -213,18 +215,25 @@ def _validation_table(record: RunRecord) -> str:
         return "No validation has had a finite loss yet."
     last = record.validations[-1]
     points = {"best and last": best} if best.step == last.step else {"best": best, "last": last}
-    columns = ["", "step", "NLL", *(["perplexity"] if record.task.words.perplexity else []), "accuracy"]
-    rows = [
-        [
-            name,
-            f"{point.step:,}",
-            f"{point.nll:.4f}",
-            *([f"{point.perplexity:.2f}"] if record.task.words.perplexity else []),
-            f"{point.accuracy:.1%}",
-        ]
-        for name, point in points.items()
+    rows = {name: _validation_cells(point, record) for name, point in points.items()}
+    header = next(iter(rows.values()))
+    lines = [
+        ["", *header],
+        ["---"] * (len(header) + 1),
+        *([name, *row.values()] for name, row in rows.items()),
     ]
-    return "\n".join(_row(cells) for cells in (columns, ["---"] * len(columns), *rows))
+    return "\n".join(map(_row, lines))
+
+
+def _validation_cells(point: ValidationPoint, record: RunRecord) -> dict[str, str]:
+    cells = {"step": f"{point.step:,}", "NLL": f"{point.nll:.4f}"}
+    if record.task.words.perplexity:
+        cells["perplexity"] = f"{point.perplexity:.2f}"
+    cells["accuracy"] = f"{point.accuracy:.1%}"
+    for name, label in SCORES.items():
+        if any(name in other.scores for other in record.validations):
+            cells[label] = f"{point.scores[name]:.1f}" if name in point.scores else "–"
+    return cells
 
 
 def _describe_validation(record: RunRecord, name: str) -> str:

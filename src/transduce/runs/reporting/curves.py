@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from transduce.errors import require_matplotlib
-from transduce.runs.reporting.record import RunRecord
+from transduce.runs.reporting.record import SCORES, RunRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +85,7 @@ def _draw_nll(axes: "Axes", record: RunRecord) -> None:
     )
     if best := record.best:
         perplexity = f", perplexity {best.perplexity:.2f}" if words.perplexity else ""
-        axes.plot(best.step, best.nll, **_BEST, label=f"best: {best.nll:.4f}{perplexity}")
+        axes.plot(best.step, best.nll, **_BEST, label=f"best model: {best.nll:.4f}{perplexity}")
     axes.set(title="Negative log-likelihood (NLL)", ylabel=f"nats per {words.unit}")
     axes.legend()
     low, high = axes.get_ylim()
@@ -99,10 +99,17 @@ def _draw_nll(axes: "Axes", record: RunRecord) -> None:
 def _draw_accuracy(axes: "Axes", record: RunRecord) -> None:
     axes.plot(*record.series("valid_accuracy"), **_VALID, label="validation")
     if (best := record.best) and math.isfinite(best.accuracy):
-        axes.plot(best.step, best.accuracy, **_BEST, label=f"{best.accuracy:.1%} at the lowest NLL")
+        axes.plot(best.step, best.accuracy, **_BEST, label=f"best model: {best.accuracy:.1%}")
     axes.set(title="Accuracy", ylabel=f"{record.task.words.unit}s predicted correctly", ylim=(0, 1.03))
     axes.yaxis.set_major_formatter("{x:.0%}")
     axes.legend(loc="lower right")
+    series = {label: record.series(f"valid_{name}") for name, label in SCORES.items()}
+    if any(steps for steps, _ in series.values()):
+        right = axes.twinx()
+        for (label, (steps, scores)), style in zip(series.items(), ("-", "--"), strict=True):
+            right.plot(steps, scores, style, color="tab:green", marker=".", label=label)
+        right.set(ylabel=" and ".join(SCORES.values()), ylim=(0, 103))
+        right.legend(loc="upper left")
 
 
 def _draw_learning_rate(axes: "Axes", record: RunRecord) -> None:

@@ -6,6 +6,7 @@ from types import TracebackType
 from rich.console import Console
 
 from transduce.models.perplexity import perplexity
+from transduce.runs.reporting.record import SCORES
 from transduce.runs.reporting.throughput import Throughput
 from transduce.terminal import Column, StatusLine, format_duration, print_line
 from transduce.training.callback import TrainingCallback
@@ -67,10 +68,13 @@ class ProgressDisplay:
     def on_validation(self, progress: Progress, validation: Validation) -> None:
         """Print the result of a validation."""
         measure = f"perplexity {format_perplexity(validation.loss)}, " if self._words.perplexity else ""
+        scores = "".join(
+            f", {SCORES.get(name, name)} {score:.1f}" for name, score in validation.scores.items()
+        )
         best = ", new best" if progress.best_step == progress.step else ""
         self.on_message(
             f"step {progress.step:,}: validation NLL {validation.loss:.4f}, {measure}"
-            f"accuracy {validation.accuracy:.1%}{best}"
+            f"accuracy {validation.accuracy:.1%}{scores}{best}"
         )
         self._throughput.start(progress.tokens)
 

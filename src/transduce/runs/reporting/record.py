@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,10 @@ from transduce.training import checkpoint
 from transduce.training.checkpoint import Progress
 
 RUN, METRICS = "run.toml", "metrics.jsonl"
+SCORES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+}  # validation scores: their names in metrics, and as they are written
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class ValidationPoint:
     step: int
     nll: float  # negative log-likelihood in nats per token, text or image
     accuracy: float
+    scores: dict[str, float] = field(default_factory=dict)  # BLEU and chrF, if they were computed
 
     @property
     def perplexity(self) -> float:
@@ -75,16 +80,25 @@ class RunRecord:
     def validations(self) -> list[ValidationPoint]:
         """The validations in order, without those whose loss is not finite."""
         accuracies = dict(zip(*self.series("valid_accuracy"), strict=True))
+        scores = {name: dict(zip(*self.series(f"valid_{name}"), strict=True)) for name in SCORES}
         return [
-            ValidationPoint(step, nll, accuracies.get(step, math.nan))
+            ValidationPoint(
+                step,
+                nll,
+                accuracies.get(step, math.nan),
+                {name: by_step[step] for name, by_step in scores.items() if step in by_step},
+            )
             for step, nll in zip(*self.series("valid_loss"), strict=True)
             if not math.isnan(nll)
         ]
 
     @property
     def best(self) -> ValidationPoint | None:
-        """The validation with the lowest negative log-likelihood."""
-        return min(self.validations, key=lambda point: point.nll, default=None)
+        """The best validation by the metric that the run is configured to use."""
+        metric = self.config.training.validation_metric
+        if metric == "loss":
+            return min(self.validations, key=lambda point: point.nll, default=None)
+        return max(self.validations, key=lambda point: point.scores.get(metric, -math.inf), default=None)
 
 
 def read_record(folder: str | Path) -> RunRecord:

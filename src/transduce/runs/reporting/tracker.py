@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.models.perplexity import perplexity
-from transduce.runs.reporting.record import METRICS, read_metrics
+from transduce.runs.reporting.record import METRICS, SCORES, read_metrics
 from transduce.runs.reporting.throughput import Throughput
 from transduce.training.checkpoint import Progress
 from transduce.training.objectives.objective import Words
@@ -21,6 +21,7 @@ _NAMES = {
     "learning_rate": "train/learning_rate",
     "valid_loss": "valid/nll",
     "valid_accuracy": "valid/accuracy",
+    **{f"valid_{name}": f"valid/{name}" for name in SCORES},
 }
 
 
