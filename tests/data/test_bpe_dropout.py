@@ -1,7 +1,7 @@
 import math
 import random
-import time
 from collections import Counter
+from heapq import heappop
 from itertools import product
 
 import pytest
@@ -163,16 +163,22 @@ def test_a_very_long_word():
 
 
 @pytest.mark.parametrize("p", [0, 0.1, 0.9])
-def test_time_goes_with_the_length_of_a_word(p):
-    def seconds(length):
-        times = []
-        for _ in range(3):
-            dropout, begin = tokenizer().source.dropout(), time.process_time()
-            dropout.encode(LONG[:length], p, random.Random(0))
-            times.append(time.process_time() - begin)
-        return min(times)
+def test_the_work_grows_linearly_with_the_length_of_a_word(p, monkeypatch):
+    steps = 0
 
-    assert seconds(40_000) < 10 * seconds(10_000)  # 4 times if linear, 16 if quadratic
+    def counted(heap):
+        nonlocal steps
+        steps += 1
+        return heappop(heap)
+
+    def work(length):
+        nonlocal steps
+        steps = 0
+        tokenizer().source.dropout().encode(LONG[:length], p, random.Random(0))
+        return steps
+
+    monkeypatch.setattr("transduce.data.bpe_dropout.heappop", counted)
+    assert work(8000) < 6 * work(2000)  # 4 times if linear, 16 if quadratic
 
 
 @given(text=st.text("abc ", max_size=30))
