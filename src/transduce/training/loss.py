@@ -1,4 +1,4 @@
-"""The loss (section 5.4): cross-entropy against label-smoothed targets."""
+"""The loss (section 5.4 of the paper): cross-entropy against label-smoothed targets."""
 
 from dataclasses import dataclass
 
@@ -7,17 +7,17 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional as F
 
-CHUNK = 1024  # positions whose logits are held at a time
-R_DROP_CHUNK = 256  # of both passes, on CPUs: more arrays are at work, and fewer positions stay in the caches
+CHUNK = 1024  # positions whose logits are in memory at a time
+R_DROP_CHUNK = 256  # the same for R-Drop on CPUs, which uses more arrays: they must fit in the caches
 
 
 def label_smoothed_cross_entropy(
     logits: Tensor, targets: Tensor, *, pad: int, smoothing: float = 0.1
 ) -> Tensor:
-    """Mean over the targets that are not padding, in nats: the oracle of `chunked_loss`.
+    """Return the mean loss of the targets that are not padding, in nats: the oracle of `chunked_loss`.
 
-    The true token gets 1 − smoothing, and all tokens share ``smoothing`` evenly (Szegedy et al., 2016).
-    Logits (batch, target, vocabulary), targets (batch, target).
+    The true token has probability 1 − smoothing, and ``smoothing`` is distributed evenly over all tokens
+    (Szegedy et al., 2016). Logits (batch, target, vocabulary), targets (batch, target).
     """
     return F.cross_entropy(
         logits.flatten(0, 1), targets.flatten(), ignore_index=pad, label_smoothing=smoothing
@@ -26,9 +26,9 @@ def label_smoothed_cross_entropy(
 
 @dataclass(frozen=True)
 class Loss:
-    """Sums over real target tokens, so that parts of a batch can be added up."""
+    """Sums over the target tokens that are not padding, so that parts of a batch can be added."""
 
-    smoothed: Tensor  # scalar, with a gradient: what is minimised
+    smoothed: Tensor  # scalar with a gradient: the label-smoothed loss, which is minimised
     negative_log_likelihood: float
     correct: int
     tokens: int
@@ -37,10 +37,11 @@ class Loss:
 def chunked_loss(
     hidden: Tensor, output: Tensor, targets: Tensor, *, pad: int, smoothing: float, chunk: int = CHUNK
 ) -> Loss:
-    """Project, normalise and score a few positions at a time; padding is never projected.
+    """Return the loss of hidden states, computed from the logits of one chunk of positions at a time.
 
-    hidden (batch, target, d_model), output (vocabulary, d_model), targets (batch, target). The gradients are
-    computed on the way, while a chunk's logits are at hand, so that all logits never exist at once.
+    hidden (batch, target, d_model), output (vocabulary, d_model), targets (batch, target), whose padding is
+    left out. The gradients are computed together with the loss, while a chunk's logits are in memory: the
+    logits of all positions never exist at once.
     """
     real = targets != pad
     score = _CrossEntropy(smoothing, len(output))
@@ -58,14 +59,14 @@ def r_drop_loss(
     weight: float,
     chunk: int | None = None,
 ) -> Loss:
-    """R-Drop (Liang et al., 2021): two passes with different dropout should agree.
+    """Return the loss of R-Drop (Liang et al., 2021): two passes with different dropout should agree.
 
-    hidden (2, batch, target, d_model) are the passes; otherwise as `chunked_loss`. The loss is the mean of
-    both passes' losses, plus ``weight`` / 2 times the mean of the divergences KL(1‖2) and KL(2‖1): the
-    paper's, halved, so that with weight 0 it is the loss of an ordinary pass.
+    hidden (2, batch, target, d_model) holds the two passes; the rest is as for `chunked_loss`. The loss is
+    the mean of both passes' losses, plus ``weight`` / 2 times the mean of the divergences KL(1‖2) and KL(2‖1).
+    This is half of the loss in the article, so that with weight 0 it is the loss of an ordinary pass.
     """
     real = targets != pad
-    both = hidden[:, real].transpose(0, 1).flatten(0, 1)  # the two passes of a position side by side
+    both = hidden[:, real].transpose(0, 1).flatten(0, 1)  # rows 2i and 2i + 1: both passes of position i
     labels = targets[real].repeat_interleave(2)
     score = _RDrop(smoothing, len(output), weight)
     chunk = chunk or (R_DROP_CHUNK if hidden.device.type == "cpu" else CHUNK)
@@ -74,10 +75,10 @@ def r_drop_loss(
 
 
 class _CrossEntropy:
-    """Scores positions: (positions, vocabulary) logits and (positions,) labels.
+    """Cross-entropy of logits (positions, vocabulary) and labels (positions,), with its gradient.
 
-    Where the logits were, it leaves their gradient, but for a factor a position, which it returns, and for
-    ``shift``, which is to be subtracted from all: those who multiply by it have fewer numbers to change.
+    The gradient overwrites the logits, up to two corrections that are cheaper to apply after the next matrix
+    product: a factor per position, which is returned, and ``shift``, to be subtracted from every element.
     """
 
     def __init__(self, smoothing: float, vocabulary: int) -> None:
@@ -88,27 +89,30 @@ class _CrossEntropy:
         self.correct = 0
 
     def __call__(self, logits: Tensor, labels: Tensor, mean: Tensor) -> Tensor:
-        """``mean`` (positions, 1) is that of a position's logits; gives the factors, (positions, 1)."""
+        """Add to the sums and overwrite the logits; return the factors, (positions, 1).
+
+        ``mean`` (positions, 1) is the mean logit of each position.
+        """
         gold = labels[:, None]
         highest = logits.amax(dim=-1, keepdim=True)
         right = logits.gather(1, gold)
         exponentials = logits.sub_(highest).exp_()
         total = exponentials.sum(dim=-1, keepdim=True)
-        self._count(highest + total.log(), right, highest, mean)
-        exponentials.scatter_add_(1, gold, (self.smoothing - 1) * total)  # softmax − target, times the total
+        self._add(highest + total.log(), right, highest, mean)
+        exponentials.scatter_add_(1, gold, (self.smoothing - 1) * total)  # (softmax − target) · total
         return 1 / total
 
-    def _count(self, normaliser: Tensor, right: Tensor, highest: Tensor, mean: Tensor) -> None:
-        """Add up; all (positions, 1): log Σ exp of the logits, the right one, the highest, their mean."""
+    def _add(self, normaliser: Tensor, right: Tensor, highest: Tensor, mean: Tensor) -> None:
+        """Add to the sums. All are (positions, 1): log Σ exp, the label's, the highest and the mean logit."""
         nll = float((normaliser - right).sum(dtype=torch.float64))
-        even = float((normaliser - mean).sum(dtype=torch.float64))
+        uniform = float((normaliser - mean).sum(dtype=torch.float64))
         self.negative_log_likelihood += nll
         self.correct += int((right == highest).sum())
-        self.loss += (1 - self.smoothing) * nll + self.smoothing * even
+        self.loss += (1 - self.smoothing) * nll + self.smoothing * uniform
 
 
 class _RDrop(_CrossEntropy):
-    """Rows 2i and 2i + 1 are two passes over the same position, and count as two."""
+    """The loss of both passes of R-Drop; rows 2i and 2i + 1 are the passes over the same position."""
 
     def __init__(self, smoothing: float, vocabulary: int, weight: float) -> None:
         super().__init__(smoothing, vocabulary)
@@ -121,48 +125,48 @@ class _RDrop(_CrossEntropy):
         difference = both[:, 0] - both[:, 1]  # z₁ − z₂, (positions, vocabulary)
         p = logits.softmax(dim=-1)
         normaliser = highest - p.amax(dim=-1, keepdim=True).log()  # n, where log p = z − n
-        self._count(normaliser, right, highest, mean)
-        # KL(1‖2) = Σ p₁ (z₁ − z₂) − (n₁ − n₂), and KL(2‖1) the same with all signs turned
+        self._add(normaliser, right, highest, mean)
+        # KL(1‖2) = Σ p₁ (z₁ − z₂) − (n₁ − n₂); KL(2‖1) has p₂ and the opposite signs
         sign = logits.new_tensor([1, -1])[:, None]
         p = p.view(-1, 2, vocabulary)
         offset = sign * (normaliser[::2] - normaliser[1::2])[:, None]
         divergence = sign * (p @ difference[:, :, None]) - offset  # (positions, 2, 1)
         self.loss += half * float(divergence.sum(dtype=torch.float64))
-        # By the logits of p: d KL(p‖q) = p (log p − log q − KL(p‖q)) and d KL(q‖p) = p − q, so that all of
-        # it is p (1 + half (log p − log q − KL + 1)) − half q − target.
+        # Derivatives by the logits of p: d KL(p‖q) = p (log p − log q − KL(p‖q)) and d KL(q‖p) = p − q. The
+        # whole gradient is p (1 + half (log p − log q − KL + 1)) − half q − target.
         scale = 1 + half * (1 - divergence - offset)
-        for one, other, by in ((0, 1, half), (1, 0, -half)):
-            gradient = torch.add(scale[:, one], difference, alpha=by, out=both[:, one])
-            gradient.mul_(p[:, one]).sub_(p[:, other], alpha=half)
+        for first, second, signed_half in ((0, 1, half), (1, 0, -half)):
+            gradient = torch.add(scale[:, first], difference, alpha=signed_half, out=both[:, first])
+            gradient.mul_(p[:, first]).sub_(p[:, second], alpha=half)
         logits.scatter_add_(1, gold, torch.full_like(right, self.smoothing - 1))
         return torch.ones_like(right)
 
 
 class _Chunked(torch.autograd.Function):
-    """Logits, loss and gradients of a chunk of positions at a time."""
+    """Logits, loss and gradients of one chunk of positions after the other."""
 
     @staticmethod
     def forward(
         ctx: FunctionCtx, hidden: Tensor, output: Tensor, labels: Tensor, score: _CrossEntropy, chunk: int
     ) -> Tensor:
-        wanted = any(ctx.needs_input_grad[:2])  # type: ignore[attr-defined]
+        needs_gradient = any(ctx.needs_input_grad[:2])  # type: ignore[attr-defined]
         hidden = hidden.to(output.dtype)
-        d_hidden, d_output = (torch.zeros_like(x) if wanted else x for x in (hidden, output))
-        # Under autocast the products are in its type, and everything else stays in the weights'.
+        d_hidden, d_output = (torch.zeros_like(x) if needs_gradient else x for x in (hidden, output))
+        # Under autocast, only matrix products are computed in its type.
         kind = hidden.device.type
-        low = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else output.dtype
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else output.dtype
         with torch.autocast(kind, enabled=False):
-            matrix, mean_row = output.to(low), output.mean(dim=0)
-            room = output.new_empty((min(chunk, len(hidden)), len(output)), dtype=low)
+            matrix, mean_row = output.to(dtype), output.mean(dim=0)
+            buffer = output.new_empty((min(chunk, len(hidden)), len(output)), dtype=dtype)
             for begin in range(0, len(hidden), chunk):
                 part = hidden[begin : begin + chunk]
-                logits = torch.mm(part.to(low), matrix.t(), out=room[: len(part)]).to(output.dtype)
+                logits = torch.mm(part.to(dtype), matrix.t(), out=buffer[: len(part)]).to(output.dtype)
                 factors = score(logits, labels[begin : begin + chunk], (part @ mean_row)[:, None])
-                if wanted:
-                    d_logits = logits.to(low)
+                if needs_gradient:
+                    d_logits = logits.to(dtype)
                     d_hidden[begin : begin + chunk] = (d_logits @ matrix) * factors
-                    _add_product(d_output, d_logits.t(), (part * factors).to(low))
-        if wanted:
+                    _add_product(d_output, d_logits.t(), (part * factors).to(dtype))
+        if needs_gradient:
             d_hidden -= score.shift * len(output) * mean_row
             d_output -= score.shift * hidden.sum(dim=0)
             ctx.save_for_backward(d_hidden, d_output)
