@@ -9,8 +9,8 @@ from transduce.runs.reporting import progress as progress_module
 from transduce.runs.reporting import throughput
 from transduce.runs.reporting.progress import CallbackGroup, ProgressDisplay, format_perplexity
 from transduce.runs.reporting.throughput import Throughput
+from transduce.runs.task import IMAGE_CLASSES
 from transduce.training.checkpoint import Progress
-from transduce.training.objectives.image_classes import IMAGES
 from transduce.training.validation import Validation
 
 METRICS = {"loss": 9.0, "nll": 2.0, "norm": 1.0, "learning_rate": 0.1}
@@ -90,7 +90,7 @@ def test_a_time_limit_bounds_the_time_left(clock):
 
 def test_images_have_no_perplexity():
     written = io.StringIO()
-    with ProgressDisplay(Console(file=written), 200, IMAGES) as display:
+    with ProgressDisplay(Console(file=written), 200, IMAGE_CLASSES.words) as display:
         display.on_log(Progress(step=50), METRICS)
         display.on_validation(Progress(step=50), Validation(1.0, 0.5, 2.0))
     assert "NLL" in written.getvalue()

@@ -7,9 +7,8 @@ import pytest
 from transduce.errors import DependencyError, TrainingError
 from transduce.runs.reporting import throughput
 from transduce.runs.reporting.tensorboard import TensorBoard
+from transduce.runs.task import IMAGE_CLASSES, TRANSLATION
 from transduce.training.checkpoint import Progress
-from transduce.training.objectives.image_classes import IMAGES
-from transduce.training.objectives.translation import TEXT
 from transduce.training.validation import Validation
 
 
@@ -37,7 +36,7 @@ def log(folder, *lines):
 @pytest.fixture
 def board(tmp_path):
     pytest.importorskip("tensorboard")
-    board = TensorBoard(tmp_path, 0, TEXT)
+    board = TensorBoard(tmp_path, 0, TRANSLATION.words)
     yield board
     board.close()
 
@@ -67,13 +66,13 @@ def test_metrics_are_written_before_it_is_closed(tmp_path, board):
 
 def test_a_resumed_run_shows_no_point_twice(tmp_path):
     pytest.importorskip("tensorboard")
-    killed = TensorBoard(tmp_path, 0, TEXT)
+    killed = TensorBoard(tmp_path, 0, TRANSLATION.words)
     for step in (50, 100, 150, 200):
         killed.on_log(Progress(step=step), training_metrics(float(step)))
         if step <= 100:  # later lines are cut off when a run is resumed
             log(tmp_path, {"step": step, **training_metrics(float(step))})
     killed.close()
-    resumed = TensorBoard(tmp_path, 100, TEXT)  # from the checkpoint of step 100
+    resumed = TensorBoard(tmp_path, 100, TRANSLATION.words)  # from the checkpoint of step 100
     resumed.on_log(Progress(step=150), training_metrics(1.0))
     resumed.close()
     assert read(tmp_path)["train/nll"] == {50: 50.0, 100: 100.0, 150: 1.0}
@@ -84,13 +83,13 @@ def test_what_was_trained_without_tensorboard_is_filled_in(tmp_path):
     pytest.importorskip("tensorboard")
     log(tmp_path, {"step": 50, "epoch": 0, **training_metrics(3.0)})
     log(tmp_path, {"step": 50, "epoch": 0, "valid_loss": 2.5, "valid_accuracy": 0.5})
-    first = TensorBoard(tmp_path, 50, TEXT)
+    first = TensorBoard(tmp_path, 50, TRANSLATION.words)
     first.on_log(Progress(step=100), training_metrics(2.0))
     first.close()
     log(tmp_path, {"step": 100, "epoch": 0, **training_metrics(2.0)})
     log(tmp_path, {"step": 150, "epoch": 0, "loss": None, "nll": None, "norm": None, "learning_rate": 0.1})
     log(tmp_path, {"step": 250, "epoch": 0, **training_metrics(9.0)})  # after the checkpoint
-    second = TensorBoard(tmp_path, 200, TEXT)
+    second = TensorBoard(tmp_path, 200, TRANSLATION.words)
     second.on_log(Progress(step=250), training_metrics(1.0))
     second.close()
     shown = read(tmp_path)
@@ -120,7 +119,7 @@ def test_speed_leaves_validations_out(tmp_path, board, monkeypatch):
 
 def test_images_have_no_perplexity(tmp_path):
     pytest.importorskip("tensorboard")
-    board = TensorBoard(tmp_path, 0, IMAGES)
+    board = TensorBoard(tmp_path, 0, IMAGE_CLASSES.words)
     board.on_log(Progress(step=50), training_metrics(2.0))
     board.close()
     assert read(tmp_path).keys() == {"train/loss", "train/nll", "train/norm", "train/learning_rate"}
@@ -138,7 +137,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     pytest.importorskip("tensorboard")
     (tmp_path / "tensorboard").write_text("")
     with pytest.raises(TrainingError, match=r"cannot write .*tensorboard"):
-        TensorBoard(tmp_path, 0, TEXT)
+        TensorBoard(tmp_path, 0, TRANSLATION.words)
 
 
 def test_without_tensorboard(tmp_path, monkeypatch):
@@ -151,5 +150,5 @@ def test_without_tensorboard(tmp_path, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(DependencyError, match="tensorboard"):
-        TensorBoard(tmp_path, 0, TEXT)
+        TensorBoard(tmp_path, 0, TRANSLATION.words)
     assert list(tmp_path.iterdir()) == []

@@ -8,8 +8,8 @@ import pytest
 from transduce.config import RunConfig, TransformerConfig
 from transduce.errors import DependencyError, TrainingError
 from transduce.runs.reporting.wandb import WeightsAndBiases
+from transduce.runs.task import TRANSLATION
 from transduce.training.checkpoint import Progress
-from transduce.training.objectives.translation import TEXT
 
 CONFIG = RunConfig(model=TransformerConfig(heads=4))
 
@@ -58,13 +58,13 @@ def log(folder, *lines):
 
 
 def test_a_resumed_run_continues_the_same_wandb_run(tmp_path, service):
-    first = WeightsAndBiases(tmp_path, 0, TEXT, CONFIG)
+    first = WeightsAndBiases(tmp_path, 0, TRANSLATION.words, CONFIG)
     first.on_log(Progress(step=50), metrics(2.0))
     first.on_log(Progress(step=50), {"valid_loss": 1.5, "valid_accuracy": 0.5})
     first.on_log(Progress(step=100), metrics(1.0))
     first.close()
     log(tmp_path, {"step": 50, **metrics(2.0)}, {"step": 100, **metrics(1.0)}, {"step": 150, **metrics(0.5)})
-    second = WeightsAndBiases(tmp_path, 150, TEXT, CONFIG)  # trained without W&B up to here
+    second = WeightsAndBiases(tmp_path, 150, TRANSLATION.words, CONFIG)  # trained without W&B up to here
     second.on_log(Progress(step=200), metrics(0.25))
     second.close()
     (history,) = service.runs.values()
@@ -85,7 +85,7 @@ def test_wandb_that_does_not_start(tmp_path, service, monkeypatch):
 
     monkeypatch.setattr(service, "init", refuse)
     with pytest.raises(TrainingError, match=r"no API key; .*wandb login"):
-        WeightsAndBiases(tmp_path, 0, TEXT, CONFIG)
+        WeightsAndBiases(tmp_path, 0, TRANSLATION.words, CONFIG)
 
 
 def test_without_wandb(tmp_path, monkeypatch):
@@ -98,7 +98,7 @@ def test_without_wandb(tmp_path, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(DependencyError, match="pip install wandb"):
-        WeightsAndBiases(tmp_path, 0, TEXT, CONFIG)
+        WeightsAndBiases(tmp_path, 0, TRANSLATION.words, CONFIG)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -108,7 +108,7 @@ def test_offline(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_SILENT", "true")
     ids = set()
     for step in (0, 50):
-        tracker = WeightsAndBiases(tmp_path, step, TEXT, CONFIG)
+        tracker = WeightsAndBiases(tmp_path, step, TRANSLATION.words, CONFIG)
         tracker.on_log(Progress(step=step + 50), metrics(2.0))
         tracker.close()
         log(tmp_path, {"step": step + 50, **metrics(2.0)})

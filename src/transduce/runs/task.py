@@ -10,15 +10,23 @@ from transduce.data.images import Images
 from transduce.data.plain_text import SIDE
 from transduce.data.prepared import Pairs, Sequences
 from transduce.data.tokenizer import TokenizerPair
-from transduce.training.objectives.image_classes import IMAGES, ImageClassesObjective
+from transduce.training.objectives.image_classes import ImageClassesObjective
 from transduce.training.objectives.language_model import LanguageModelObjective
 from transduce.training.objectives.masked_language_model import MaskedLanguageModelObjective
-from transduce.training.objectives.objective import Objective, Words
-from transduce.training.objectives.single_text import PLAIN_TEXT
-from transduce.training.objectives.text_classes import CLASSES, TextClassesObjective
-from transduce.training.objectives.translation import TEXT, TranslationObjective
+from transduce.training.objectives.objective import Objective
+from transduce.training.objectives.text_classes import TextClassesObjective
+from transduce.training.objectives.translation import TranslationObjective
 
 Data: TypeAlias = Pairs | Sequences | Images
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words for a task's data, on screen and in reports."""
+
+    example: str  # what the model is trained on
+    unit: str  # what is predicted and counted
+    perplexity: bool  # whether perplexity is a customary figure for this loss
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,7 @@ TRANSLATION = Task(
     name="translation",
     command="train",
     data_folder="data",
-    words=TEXT,
+    words=Words("pair", "token", perplexity=True),
     card=CardText(
         tag="translation",
         usage=_usage(
@@ -125,7 +133,7 @@ LANGUAGE_MODEL = Task(
     name="language_model",
     command="lm train",
     data_folder="text",
-    words=PLAIN_TEXT,
+    words=Words("text", "token", perplexity=True),
     card=CardText(
         tag="text-generation",
         usage=_usage(
@@ -145,7 +153,7 @@ MASKED_LANGUAGE_MODEL = Task(
     name="masked_language_model",
     command="mlm train",
     data_folder="text",
-    words=PLAIN_TEXT,
+    words=Words("text", "token", perplexity=True),
     card=CardText(
         tag="fill-mask",
         usage=_usage(
@@ -167,7 +175,7 @@ TEXT_CLASSES = Task(
     name="text_classes",
     command="mlm finetune",
     data_folder="text",
-    words=CLASSES,
+    words=Words("text", "text", perplexity=False),
     card=CardText(
         tag="text-classification",
         usage=_usage(
@@ -187,7 +195,7 @@ IMAGE_CLASSES = Task(
     name="image_classes",
     command="vision train",
     data_folder="data",
-    words=IMAGES,
+    words=Words("image", "image", perplexity=False),
     card=CardText(
         tag="image-classification",
         usage=_usage(

@@ -177,7 +177,7 @@ class Trainer:
             self.generator.set_state(random_state)
 
     def _split_further(self, batches: list[Indices]) -> None:
-        example = self.train_data.words.example
+        example = self.train_data.example
         self.callback.on_message(split_further(self.progress, batches, self.workers, example))
 
     def _skip_step(self, loss: float) -> None:
@@ -215,7 +215,7 @@ class Trainer:
             self.callback.on_message(f"{without_improvement}: halving the learning rate")
         self._log(validation.metrics)
         self.callback.on_validation(progress, validation)
-        for problem in find_problems(validation, progress, training, self.train_data.words.ignored):
+        for problem in find_problems(validation, progress, training, self.train_data.ignored_source):
             self.callback.on_message(problem)
         return validation
 

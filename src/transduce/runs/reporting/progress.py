@@ -8,11 +8,10 @@ from rich.console import Console
 from transduce.models.perplexity import perplexity
 from transduce.runs.reporting.record import SCORES
 from transduce.runs.reporting.throughput import Throughput
+from transduce.runs.task import TRANSLATION, Words
 from transduce.terminal import Column, StatusLine, format_duration, print_line
 from transduce.training.callback import TrainingCallback
 from transduce.training.checkpoint import Progress
-from transduce.training.objectives.objective import Words
-from transduce.training.objectives.translation import TEXT
 from transduce.training.validation import Validation
 
 
@@ -23,7 +22,7 @@ class ProgressDisplay:
     """
 
     def __init__(
-        self, console: Console, steps: int, words: Words = TEXT, *, minutes: float | None = None
+        self, console: Console, steps: int, words: Words = TRANSLATION.words, *, minutes: float | None = None
     ) -> None:
         """``minutes`` is the time limit of the run, if it has one."""
         self._console, self._steps, self._words, self._minutes = console, steps, words, minutes

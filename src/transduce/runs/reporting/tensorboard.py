@@ -4,7 +4,7 @@ from pathlib import Path
 
 from transduce.errors import DependencyError, TrainingError
 from transduce.runs.reporting.tracker import Tracker
-from transduce.training.objectives.objective import Words
+from transduce.runs.task import Words
 
 
 class TensorBoard(Tracker):

@@ -9,8 +9,8 @@ from typing import Any
 from transduce.models.perplexity import perplexity
 from transduce.runs.reporting.record import METRICS, SCORES, read_metrics
 from transduce.runs.reporting.throughput import Throughput
+from transduce.runs.task import Words
 from transduce.training.checkpoint import Progress
-from transduce.training.objectives.objective import Words
 from transduce.training.validation import Validation
 
 # The names in metrics.jsonl, and those under which a tracker shows them.

@@ -6,7 +6,7 @@ from pathlib import Path
 from transduce.config import RunConfig
 from transduce.errors import DependencyError, TrainingError
 from transduce.runs.reporting.tracker import Tracker
-from transduce.training.objectives.objective import Words
+from transduce.runs.task import Words
 
 
 class WeightsAndBiases(Tracker):

@@ -10,20 +10,14 @@ from transduce.data.augmentation import Augmentation
 from transduce.data.images import Images
 from transduce.models.vit import ViT
 from transduce.training.loss import Loss
-from transduce.training.objectives.objective import Indices, Words
-
-IMAGES = Words(
-    "image",
-    "image",
-    perplexity=False,
-    ignored="the model ignores its images: other images give the same classes. Check the labels.",
-)
+from transduce.training.objectives.objective import Indices
 
 
 class ImageClassesObjective:
     """Predict the class of an image, augmented in training."""
 
-    words = IMAGES
+    example = "image"
+    ignored_source = "the model ignores its images: other images give the same classes. Check the labels."
     longest_source: int | None = None
 
     def __init__(self, images: Images, training: TrainingConfig, tokens: int) -> None:

@@ -1,6 +1,5 @@
 """The contract between the trainer and what it trains: an objective yields batches and their loss."""
 
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -14,20 +13,11 @@ Indices = npt.NDArray[np.int64]
 ModelT_contra = TypeVar("ModelT_contra", contravariant=True)
 
 
-@dataclass(frozen=True)
-class Words:
-    """The words that messages about a run use for its data."""
-
-    example: str  # one training example: "pair", "text", "image"
-    unit: str  # what is predicted and counted: "token", "text", "image"
-    perplexity: bool  # whether perplexity is a customary figure for this loss
-    ignored: str  # warning for a model whose predictions do not depend on its input
-
-
 class Objective(Protocol[ModelT_contra]):
     """Data and loss of one kind of training, for models that have the methods it calls."""
 
-    words: Words
+    example: str  # the name of one example in messages: "pair", "text", "image"
+    ignored_source: str  # a warning about a model whose predictions do not depend on its source
     longest_source: int | None  # tokens of the longest training source; None where there are no sources
 
     def steps(self, epoch: int) -> list[list[Indices]]:

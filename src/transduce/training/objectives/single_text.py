@@ -10,17 +10,14 @@ from transduce.config import TrainingConfig
 from transduce.data.batching import Row, group_steps, plan_batches
 from transduce.data.prepared import Sequences
 from transduce.training.loss import Loss
-from transduce.training.objectives.objective import Indices, Words
-
-PLAIN_TEXT = Words(
-    "text", "token", perplexity=True, ignored="the model's predictions do not depend on its input."
-)
+from transduce.training.objectives.objective import Indices
 
 
 class SingleTextObjective:
     """Batches of texts of similar length, without a source that could be exchanged."""
 
-    words = PLAIN_TEXT
+    example = "text"
+    ignored_source = "the predictions of the model do not depend on its input."
     longest_source: int | None = None
 
     def __init__(self, texts: Sequences, training: TrainingConfig) -> None:

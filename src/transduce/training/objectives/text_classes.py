@@ -9,21 +9,12 @@ from transduce.data.prepared import Pairs
 from transduce.data.text_pairs import segments_of
 from transduce.models.bert import BERT
 from transduce.training.loss import Loss
-from transduce.training.objectives.objective import Indices, Words
+from transduce.training.objectives.objective import Indices
 from transduce.training.objectives.single_text import SingleTextObjective, pad_rows
-
-CLASSES = Words(
-    "text",
-    "text",
-    perplexity=False,
-    ignored="the model ignores its texts: other texts give the same classes. Check the labels.",
-)
 
 
 class TextClassesObjective(SingleTextObjective):
     """Predict classes. Sources are rows of `encode_lines`, targets are class numbers."""
-
-    words = CLASSES
 
     def __init__(self, pairs: Pairs, training: TrainingConfig) -> None:
         super().__init__(pairs.source, training)

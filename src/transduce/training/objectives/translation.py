@@ -13,23 +13,19 @@ from transduce.data.resegment import Resegmentation
 from transduce.data.tokenizer import TokenizerPair
 from transduce.models.protocol import SequenceToSequenceModel
 from transduce.training.loss import Loss, chunked_loss, r_drop_loss
-from transduce.training.objectives.objective import Indices, Words
+from transduce.training.objectives.objective import Indices
 
 RESEGMENTED_TEXTS = 1 << 15  # kept in memory: more than one step has
-
-TEXT = Words(
-    "pair",
-    "token",
-    perplexity=True,
-    ignored="the model ignores its source: the sources of other pairs give the same loss. Check that source "
-    "and target are aligned: transduce check.",
-)
 
 
 class TranslationObjective:
     """Read a source and predict its target; in training, with BPE-dropout and R-Drop if configured."""
 
-    words = TEXT
+    example = "pair"
+    ignored_source = (
+        "the model ignores its source: the sources of other pairs give the same loss. Check that source and "
+        "target are aligned: transduce check."
+    )
 
     def __init__(
         self, pairs: Pairs, training: TrainingConfig, tokenizer: TokenizerPair | None = None
