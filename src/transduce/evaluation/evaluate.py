@@ -1,13 +1,13 @@
 """Translate a test set with one or two systems, and measure the translations."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from transduce.data.normalization import DEFAULT, normalize_text
+from transduce.data.normalization import DEFAULT, Normalization, normalize_text
 from transduce.data.text_files import is_same_file
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation.evaluation import Evaluation
@@ -18,7 +18,7 @@ from transduce.evaluation.lines import (
     read_sources,
     require_same_length,
 )
-from transduce.evaluation.measurement import COMET_MODEL, MetricOptions
+from transduce.evaluation.measurement import COMET_MODEL, Comparison, Measurement, MetricOptions
 from transduce.evaluation.metrics import DEFAULT_METRICS, check_metrics, compare, measure, metric_names
 from transduce.evaluation.systems import ModelOptions, System, SystemLoader
 from transduce.evaluation.unspaced_text import tokenization_warning
@@ -96,25 +96,14 @@ def evaluate(
     output_error = _save(first_lines, Path(output)) if output is not None else None
     second_lines = second.translations() if second else None
     form = first.normalization or (second.normalization if second else None) or DEFAULT
-    if form in ("nfd", "nfkc"):  # the model cannot write the references' characters
-        references = references.normalized(form)
-        first_lines = [normalize_text(line, form) for line in first_lines]
-        second_lines = second_lines and [normalize_text(line, form) for line in second_lines]
     options = replace(options, normalize=form)
-    text = (accepted[0] for accepted in references.lines)
-    warning = tokenization_warning(text, tokenize) if "bleu" in names else None
+    texts = _Texts(references.lines, first_lines, second_lines).normalized(form)
     with console.status("measuring ..."):
-        if second_lines is None:
-            comparisons = []
-            measurements = [
-                measure(name, first_lines, references.lines, options, source_lines) for name in names
-            ]
-        else:
-            comparisons = [
-                compare(name, first_lines, second_lines, references.lines, options, source_lines)
-                for name in names
-            ]
-            measurements = [comparison.first for comparison in comparisons]
+        comparisons = [texts.compare(name, options, source_lines) for name in names] if second else []
+        measurements = [pair.first for pair in comparisons] or [
+            texts.measure(name, options, source_lines) for name in names
+        ]
+    warning = tokenization_warning(texts.first_references(), tokenize) if "bleu" in names else None
     return Evaluation(
         system=first.name,
         lines=len(references.lines),
@@ -125,6 +114,34 @@ def evaluate(
         warnings=[warning] if warning else [],
         output_error=output_error,
     )
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """The references and the translations of one or two systems."""
+
+    references: list[list[str]]
+    first: list[str]
+    second: list[str] | None
+
+    def normalized(self, form: Normalization) -> "_Texts":
+        """Return all texts in a model's Unicode normalization, unless it preserves all characters."""
+        if form not in ("nfd", "nfkc"):
+            return self
+        references = [[normalize_text(line, form) for line in accepted] for accepted in self.references]
+        systems = [
+            system and [normalize_text(line, form) for line in system] for system in (self.first, self.second)
+        ]
+        return _Texts(references, systems[0] or [], systems[1])
+
+    def measure(self, metric: str, options: MetricOptions, sources: list[str] | None) -> Measurement:
+        return measure(metric, self.first, self.references, options, sources)
+
+    def compare(self, metric: str, options: MetricOptions, sources: list[str] | None) -> Comparison:
+        return compare(metric, self.first, self.second or [], self.references, options, sources)
+
+    def first_references(self) -> Iterator[str]:
+        return (accepted[0] for accepted in self.references)
 
 
 def _require_one_system(model: object, hypotheses: object) -> None:

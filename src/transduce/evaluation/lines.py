@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, cast
 
-from transduce.data.normalization import Normalization, normalize_text
 from transduce.data.text_files import decode_lines, raw_lines
 from transduce.errors import DataError
 
@@ -28,11 +27,6 @@ class ReferenceLines:
 
     name: str
     lines: list[list[str]]
-
-    def normalized(self, form: Normalization) -> "ReferenceLines":
-        """Return the references in this Unicode normalization form."""
-        lines = [[normalize_text(text, form) for text in accepted] for accepted in self.lines]
-        return ReferenceLines(self.name, lines)
 
 
 def read_file(path: Path) -> Iterator[str]:
