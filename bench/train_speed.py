@@ -42,6 +42,7 @@ from transduce.models.transformer import Transformer
 from transduce.nn.masks import causal_mask
 from transduce.nn.positional import sinusoids
 from transduce.training.checkpoint import Progress
+from transduce.training.gradients import LossSums
 from transduce.training.objectives.objective import Indices
 from transduce.training.objectives.translation import TranslationObjective
 from transduce.training.schedule import make_schedule
@@ -86,10 +87,10 @@ class Nobody:
 class Recorder(Trainer):
     """Remembers the loss of a step."""
 
-    def compute_gradients(self, batches: list[Indices]) -> tuple[float, float, int]:
-        loss, nll, tokens = super().compute_gradients(batches)
-        self.loss = loss / tokens
-        return loss, nll, tokens
+    def compute_gradients(self, batches: list[Indices]) -> LossSums:
+        sums = super().compute_gradients(batches)
+        self.loss = sums.loss / sums.tokens
+        return sums
 
 
 class Transduce(Loop):

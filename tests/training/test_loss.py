@@ -29,7 +29,7 @@ def test_cross_entropy_against_the_smoothed_distribution(size, smoothing, seed):
     chunk=st.integers(1, 30),
     seed=st.integers(0, 99),
 )
-def test_in_chunks_it_is_the_same_with_its_gradients(rows, length, size, smoothing, chunk, seed):
+def test_the_chunked_loss_has_the_gradients_of_the_oracle(rows, length, size, smoothing, chunk, seed):
     generator = torch.Generator().manual_seed(seed)
     hidden = torch.randn(rows, length, 3, generator=generator, dtype=torch.float64, requires_grad=True)
     output = torch.randn(size, 3, generator=generator, dtype=torch.float64, requires_grad=True)
@@ -52,7 +52,7 @@ def test_in_chunks_it_is_the_same_with_its_gradients(rows, length, size, smoothi
     assert loss.correct == int((logits.argmax(-1) == targets)[targets != 0].sum())
 
 
-def test_without_gradients_none_are_made():
+def test_no_gradients_are_computed_without_need():
     with torch.no_grad():
         loss = chunked_loss(
             torch.randn(1, 2, 3), torch.randn(5, 3), torch.tensor([[1, 2]]), pad=0, smoothing=0.1
@@ -69,7 +69,7 @@ def test_without_gradients_none_are_made():
     chunk=st.integers(1, 9),
     seed=st.integers(0, 99),
 )
-def test_r_drop_is_what_its_paper_says_with_its_gradients(rows, length, size, smoothing, weight, chunk, seed):
+def test_r_drop_has_the_gradients_of_its_formula(rows, length, size, smoothing, weight, chunk, seed):
     generator = torch.Generator().manual_seed(seed)
     hidden = torch.randn(2, rows, length, 3, generator=generator, dtype=torch.float64, requires_grad=True)
     output = torch.randn(size, 3, generator=generator, dtype=torch.float64, requires_grad=True)
@@ -98,7 +98,7 @@ def test_r_drop_is_what_its_paper_says_with_its_gradients(rows, length, size, sm
     assert loss.correct == right // 2
 
 
-def test_r_drop_in_bfloat16_is_nearly_what_it_is():
+def test_r_drop_in_bfloat16_is_close_to_float32():
     hidden, output = torch.randn(2, 4, 5, 64, requires_grad=True), torch.randn(50, 64, requires_grad=True)
     options = {"targets": torch.randint(1, 50, (4, 5)), "pad": 0, "smoothing": 0.1, "weight": 5.0}
     exact = r_drop_loss(hidden / 8, output, **options).smoothed
@@ -111,7 +111,7 @@ def test_r_drop_in_bfloat16_is_nearly_what_it_is():
         assert (one - other).norm() / other.norm() < 0.03
 
 
-def test_in_bfloat16_only_the_products_are_rough():
+def test_the_loss_in_bfloat16_is_close_to_float32():
     hidden = torch.randn(4, 5, 64, requires_grad=True)
     output = torch.randn(50, 64, requires_grad=True)
     targets = torch.randint(1, 50, (4, 5))

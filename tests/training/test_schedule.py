@@ -7,7 +7,7 @@ from transduce.training.schedule import make_schedule, paper_schedule
 
 
 @given(d_model=st.integers(1, 4096), warmup=st.integers(1, 50_000), step=st.integers(1, 10**6))
-def test_rises_to_its_peak_at_warmup_and_falls_after(d_model, warmup, step):
+def test_the_rate_rises_during_warmup_and_falls_after_it(d_model, warmup, step):
     def rate(s):
         return paper_schedule(s, d_model=d_model, warmup=warmup)
 
@@ -19,7 +19,7 @@ def test_rises_to_its_peak_at_warmup_and_falls_after(d_model, warmup, step):
         assert rate(step) == pytest.approx((d_model * step) ** -0.5)
 
 
-def test_the_papers_figures():
+def test_values_of_the_papers_base_model():
     assert paper_schedule(4000, d_model=512, warmup=4000) == pytest.approx(6.987712429686844e-4)
     assert paper_schedule(1, d_model=512, warmup=4000) == pytest.approx(1.746928107421711e-7)
 

@@ -25,8 +25,8 @@ def sequences(folder, rows, vocabulary=20):
 
 
 def texts(count=30, first=(), last=()):
-    draw = np.random.default_rng(0)
-    return [[*first, *draw.integers(5, 20, draw.integers(1, 15)).tolist(), *last] for _ in range(count)]
+    random = np.random.default_rng(0)
+    return [[*first, *random.integers(5, 20, random.integers(1, 15)).tolist(), *last] for _ in range(count)]
 
 
 def tokenizer():
@@ -35,7 +35,7 @@ def tokenizer():
     return TokenizerPair(side, side)
 
 
-def test_language_model_is_plain_cross_entropy(tmp_path):
+def test_the_language_model_loss_is_cross_entropy(tmp_path):
     rows = texts(first=[1], last=[2])
     objective, model = LanguageModelObjective(sequences(tmp_path, rows), TRAINING), small_gpt()
     indices = np.array([3, 0, 7])
@@ -52,7 +52,7 @@ def test_language_model_is_plain_cross_entropy(tmp_path):
     assert objective.shuffled_source_loss(model, indices) is None
 
 
-def test_what_begins_a_line_is_not_predicted(tmp_path):
+def test_bos_is_not_predicted(tmp_path):
     packed = sequences(tmp_path, [[1, 5, 2, 1, 6, 2]])
     assert LanguageModelObjective(packed, TRAINING).loss(small_gpt(), np.array([0]), 0).tokens == 4
     one = Vocabulary(source=20, target=20, pad=1, bos=1, eos=1)
@@ -62,7 +62,7 @@ def test_what_begins_a_line_is_not_predicted(tmp_path):
     )
 
 
-def test_every_text_is_in_every_epoch_once(tmp_path):
+def test_every_epoch_has_every_text_once(tmp_path):
     objective = LanguageModelObjective(sequences(tmp_path, texts()), TRAINING)
     for epoch in range(3):
         steps = objective.steps(epoch)
@@ -72,7 +72,7 @@ def test_every_text_is_in_every_epoch_once(tmp_path):
     ]
 
 
-def test_masked_tokens_is_plain_cross_entropy(tmp_path):
+def test_the_masked_language_model_loss_is_cross_entropy(tmp_path):
     objective = MaskedLanguageModelObjective(sequences(tmp_path, texts()), TRAINING, tokenizer())
     model = small_bert()
     indices = np.array([4, 9])
@@ -89,18 +89,18 @@ def test_masked_tokens_is_plain_cross_entropy(tmp_path):
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
 
-def test_masks_alone_are_special(tmp_path):
-    stored = sequences(tmp_path, [[*range(20)] * 10] * 10)  # as many special tokens as there can be
+def test_special_tokens_are_neither_masked_nor_inserted(tmp_path):
+    stored = sequences(tmp_path, [[*range(20)] * 10] * 10)  # all special tokens included
     objective = MaskedLanguageModelObjective(stored, TRAINING, tokenizer())
-    exchanged = 0
+    replaced = 0
     for epoch in range(20):
         tokens, labels = objective.read(small_bert(), np.arange(10), epoch)
         chosen = labels != IGNORED
         assert (labels[chosen] >= 5).all()
         new = tokens[chosen & (tokens != labels)]
         assert ((new == 4) | (new >= 5)).all()
-        exchanged += int((new != 4).sum())
-    assert exchanged > 200
+        replaced += int((new != 4).sum())
+    assert replaced > 200
 
 
 def test_masks_depend_on_seed_epoch_and_text_alone(tmp_path):
@@ -118,7 +118,7 @@ def test_masks_depend_on_seed_epoch_and_text_alone(tmp_path):
     assert any(not torch.equal(read([long], 2), other) for other in others)
 
 
-def test_classes_are_plain_cross_entropy(tmp_path):
+def test_the_text_classes_loss_is_cross_entropy(tmp_path):
     rows = texts()
     with PairWriter(tmp_path, 20, 3) as writer:
         writer.write(rows, [[n % 3] for n in range(30)])
@@ -134,7 +134,7 @@ def test_classes_are_plain_cross_entropy(tmp_path):
     assert found.tokens == 3
 
 
-def test_the_second_text_is_the_second_segment(tmp_path):
+def test_the_second_text_of_a_pair_is_the_second_segment(tmp_path):
     with PairWriter(tmp_path, 20, 3) as writer:
         writer.write([[5, 6, 2, 7], [8, 9]], [[0], [1]])
     model = small_bert(pooler=True, masked_head=False, classes=["a", "b", "c"])

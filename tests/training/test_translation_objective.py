@@ -28,25 +28,28 @@ def area(batch):
 
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.5])
-def test_bpe_dropout_keeps_to_the_budget(made, p):
+def test_batches_with_bpe_dropout_keep_to_max_tokens(made, p):
     pairs, tokenizer, model = made
     data = TranslationObjective(pairs, TrainingConfig(max_tokens=200, bpe_dropout=p), tokenizer)
     planned = [batch for step in data.steps(epoch=3) for batch in step]
     over = [area(data.read(model, batch, 3)) > 200 for batch in planned]
     assert any(over) == (p > 0)
     for batch in planned:
-        pieces = data.microbatches(model, batch, 3)
-        assert sorted(index for piece in pieces for index in piece) == sorted(batch)
-        assert all(area(data.read(model, piece, 3)) <= 200 or len(piece) == 1 for piece in pieces)
-        assert len(pieces) == 1 or area(data.read(model, batch, 3)) > 200
+        microbatches = data.microbatches(model, batch, 3)
+        assert sorted(index for microbatch in microbatches for index in microbatch) == sorted(batch)
+        assert all(
+            area(data.read(model, microbatch, 3)) <= 200 or len(microbatch) == 1
+            for microbatch in microbatches
+        )
+        assert len(microbatches) == 1 or area(data.read(model, batch, 3)) > 200
 
 
-def test_pieces_have_the_gradient_of_the_whole(made):
+def test_microbatches_have_the_gradient_of_the_whole(made):
     pairs, tokenizer, model = made
     data = TranslationObjective(pairs, TrainingConfig(max_tokens=200, bpe_dropout=0.3), tokenizer)
     (batch,) = data.steps(epoch=0)[0]
-    pieces = data.microbatches(model, batch, 0)
-    assert len(pieces) > 1
+    microbatches = data.microbatches(model, batch, 0)
+    assert len(microbatches) > 1
 
     def gradient(parts):
         model.zero_grad()
@@ -54,5 +57,5 @@ def test_pieces_have_the_gradient_of_the_whole(made):
             data.loss(model, part, 0).smoothed.backward()
         return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
-    one, other = gradient([batch]), gradient(pieces)
+    one, other = gradient([batch]), gradient(microbatches)
     assert (one - other).norm() < 1e-4 * one.norm()

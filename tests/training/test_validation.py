@@ -8,7 +8,8 @@ from transduce import artifact
 from transduce.config import TrainingConfig
 from transduce.errors import ConfigError
 from transduce.training.checkpoint import Progress
-from transduce.training.validation import EARLY_STEPS, Validation, find_problems
+from transduce.training.distributed import WorkerGroup
+from transduce.training.validation import EARLY_STEPS, Validation, Validator, find_problems
 
 
 class FakeScorer:
@@ -60,6 +61,22 @@ def test_a_moving_average_is_what_is_scored(tmp_path, pairs):
 def test_a_metric_without_a_scorer_is_refused(tmp_path, pairs):
     with pytest.raises(ConfigError, match="bleu"):
         make_trainer(tmp_path, pairs, validation_metric="bleu")
+
+
+def test_the_main_process_scores_and_tells_the_others(tmp_path, pairs, monkeypatch):
+    run = make_trainer(tmp_path, pairs)
+    asked = []
+
+    def all_sum(self, values):
+        asked.append(values)
+        return [1.0] * len(values)
+
+    monkeypatch.setattr(WorkerGroup, "all_sum", all_sum)
+    scorer = FakeScorer()
+    other = Validator(run.module, run.model, run.valid_data, "bleu", WorkerGroup(rank=1, size=2), scorer)
+    assert other.validate().scores == {"bleu": 1.0}
+    assert not scorer.models
+    assert asked[-1] == [0.0]
 
 
 READS_SOURCE, IGNORES_SOURCE = Validation(2.0, 0.5, 5.0), Validation(2.0, 0.5, 2.001)

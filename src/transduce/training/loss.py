@@ -62,7 +62,7 @@ def r_drop_loss(
     """Return the loss of R-Drop (Liang et al., 2021): two passes with different dropout should agree.
 
     hidden (2, batch, target, d_model) holds the two passes; the rest is as for `chunked_loss`. The loss is
-    the mean of both passes' losses, plus ``weight`` / 2 times the mean of the divergences KL(1‖2) and KL(2‖1).
+    the mean of both passes' losses plus ``weight`` / 2 times the mean of the divergences KL(1‖2) and KL(2‖1).
     This is half of the loss in the article, so that with weight 0 it is the loss of an ordinary pass.
     """
     real = targets != pad

@@ -36,7 +36,9 @@ class ModelWriter:
 
     def write_average(self, name: str, checkpoints: list[Path]) -> list[Path]:
         """Write a model folder with the average of those checkpoints that are intact; return the others."""
-        damaged = [path for path in checkpoints if not checkpoint.is_intact(path)]
-        intact = [path for path in checkpoints if path not in damaged]
-        self.write(name, average_checkpoints(intact) if self.workers.is_main else {})
-        return damaged
+        if not self.workers.is_main:
+            self.write(name, {})
+            return []
+        intact = [path for path in checkpoints if checkpoint.is_intact(path)]
+        self.write(name, average_checkpoints(intact))
+        return [path for path in checkpoints if path not in intact]
