@@ -110,7 +110,7 @@ def _subwords(words: Counter[str], kind: Subwords, size: int) -> Backend:
 
 
 def _renumbered(trained: Backend, kind: Subwords) -> Backend:
-    """Number the tokens reproducibly: the library's trainers use randomly seeded tables."""
+    """Assign reproducible ids to the tokens: the library's trainers use randomly seeded tables."""
     model: models.Model
     if kind == "wordpiece":
         model = models.WordPiece(

@@ -29,7 +29,7 @@ class GradientAccumulator:
         precision: str,
         workers: WorkerGroup,
     ) -> None:
-        """``module`` is the `LossModule` of ``model``, as `WorkerGroup.wrap` returned it."""
+        """Take the `LossModule` of ``model`` as `WorkerGroup.wrap` returned it."""
         self.module, self.model, self.data = module, model, data
         self.precision, self.workers = precision, workers
 

@@ -82,7 +82,7 @@ class Validator:
         workers: WorkerGroup,
         scorer: ValidationScorer | None = None,
     ) -> None:
-        """``module`` is the `LossModule` of ``model``, as `WorkerGroup.wrap` returned it."""
+        """Take the `LossModule` of ``model`` as `WorkerGroup.wrap` returned it."""
         if metric != "loss" and scorer is None:
             raise ConfigError(
                 f'validation_metric = "{metric}" needs a model that generates text',
