@@ -42,7 +42,7 @@ class StatusLine:
     """
 
     def __init__(self, console: Console, what: str, total: int | None) -> None:
-        """Prepare a line for the work called ``what``; without a ``total``, it has no bar and no time left."""
+        """Prepare the line of the work called ``what``; without a ``total``, it has no bar or time left."""
         self._what, self._total = what, total
         self.deadline = math.inf  # the time.monotonic() at which the work ends in any case
         self._done, self._columns = 0, tuple[Column, ...]()
