@@ -1,10 +1,11 @@
 """Language modelling: predict each next token of a text."""
 
+from transduce.data.batching import pad_rows
 from transduce.data.masking import IGNORED
 from transduce.models.gpt import GPT
 from transduce.training.loss import Loss, chunked_loss
 from transduce.training.objectives.objective import Indices
-from transduce.training.objectives.single_text import SingleTextObjective, pad_rows
+from transduce.training.objectives.single_text import SingleTextObjective
 
 
 class LanguageModelObjective(SingleTextObjective):

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from transduce.config import TrainingConfig
+from transduce.data.batching import pad_rows
 from transduce.data.masking import IGNORED, mask_tokens
 from transduce.data.prepared import Sequences
 from transduce.data.tokenizer import TokenizerPair
@@ -12,7 +13,7 @@ from transduce.errors import DataError
 from transduce.models.bert import BERT
 from transduce.training.loss import Loss, chunked_loss
 from transduce.training.objectives.objective import Indices
-from transduce.training.objectives.single_text import SingleTextObjective, pad_rows
+from transduce.training.objectives.single_text import SingleTextObjective
 
 
 class MaskedLanguageModelObjective(SingleTextObjective):

@@ -2,12 +2,8 @@
 
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from transduce.config import TrainingConfig
-from transduce.data.batching import Row, group_steps, plan_batches
+from transduce.data.batching import group_steps, plan_batches
 from transduce.data.prepared import Sequences
 from transduce.training.loss import Loss
 from transduce.training.objectives.objective import Indices
@@ -42,11 +38,3 @@ class SingleTextObjective:
     def shuffled_source_loss(self, model: Any, indices: Indices) -> Loss | None:
         """Return ``None``: a single text has no source."""
         return None
-
-
-def pad_rows(rows: list[Row], pad: int) -> Tensor:
-    """Return the rows as one tensor, (batch, length), padded at the end."""
-    padded = np.full((len(rows), max(map(len, rows))), pad, dtype=np.int64)
-    for padded_row, row in zip(padded, rows, strict=True):
-        padded_row[: len(row)] = row
-    return torch.from_numpy(padded)

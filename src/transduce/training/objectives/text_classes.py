@@ -5,12 +5,13 @@ import torch
 from torch.nn import functional as F
 
 from transduce.config import TrainingConfig
+from transduce.data.batching import pad_rows
 from transduce.data.prepared import Pairs
 from transduce.data.text_pairs import segments_of
 from transduce.models.bert import BERT
 from transduce.training.loss import Loss
 from transduce.training.objectives.objective import Indices
-from transduce.training.objectives.single_text import SingleTextObjective, pad_rows
+from transduce.training.objectives.single_text import SingleTextObjective
 
 
 class TextClassesObjective(SingleTextObjective):
