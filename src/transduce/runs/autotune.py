@@ -166,7 +166,7 @@ def faster_threads(step: Callable[[], object]) -> tuple[int | None, str]:
     ratio = seconds[available] / seconds[best]
     if ratio < WORTHWHILE:
         return available, f"{available} threads"
-    return best, f"{best} of {available} threads, {ratio:.2g} times as fast as all of them"
+    return best, f"{best} of {available} threads ({ratio:.2g} times as fast as {available})"
 
 
 @contextmanager

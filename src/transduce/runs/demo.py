@@ -85,10 +85,10 @@ def run_demo(name: str, out: Path | None, steps: int, console: Console) -> float
     print_line(
         console,
         f"{correct} of {len(held_out)} unseen texts ({correct / len(held_out):.1%}) are exactly right.\n\n"
-        "Next steps:\n"
-        f"  see the attention weights   open {page} in a browser\n"
-        f"  use the model               echo '{_instructive(held_out)[0]}' | transduce translate {model}\n"
-        "  train on your own files     transduce train --source train.en --target train.de --out runs/en-de",
+        f"See what the model attends to, in a browser:\n  {page}\n"
+        f"Try the model with your own input:\n  transduce interactive {model}\n"
+        "Train on your own files:\n"
+        "  transduce train --source train.en --target train.de --out runs/en-de",
     )
     return correct / len(held_out)
 

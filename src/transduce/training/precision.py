@@ -75,10 +75,9 @@ def faster_precision(step: Callable[[], object], device: torch.device) -> Precis
         reason = f"a step in bfloat16 fails on this machine: {_first_line(error)}"
         return PrecisionChoice("float32", f"float32 ({reason})")
     ratio = float32 / bfloat16
-    chosen: Precision = "bfloat16" if ratio > 1 else "float32"
-    return PrecisionChoice(
-        chosen, f"{chosen} (a step in bfloat16 is {ratio:.2f} times as fast as in float32 here)"
-    )
+    if ratio > 1:
+        return PrecisionChoice("bfloat16", f"bfloat16 ({ratio:.2g} times as fast as float32 here)")
+    return PrecisionChoice("float32", "float32 (faster than bfloat16 here)")
 
 
 def _product_seconds(dtype: torch.dtype, device: torch.device) -> float:
