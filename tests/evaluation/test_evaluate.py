@@ -128,6 +128,8 @@ def test_an_evaluation_as_text(test_set):
     text = str(result)
     for part in ("BLEU", "chrF", "TER", "exact 75.00", "4 lines"):
         assert part in text
+    assert "exact=75.00" in repr(result)
+    assert "\n" not in repr(result)
     compared = evaluate(
         hypotheses=["a", "b c", "d", "x"],
         compare_with=["a", "b c", "d", "e"],

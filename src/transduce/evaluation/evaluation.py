@@ -9,7 +9,7 @@ from transduce.evaluation.measurement import Comparison, Measurement
 from transduce.evaluation.metrics import METRICS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """The scores of a system, and of a second one if two were compared.
 
@@ -75,6 +75,13 @@ class Evaluation:
     def comet(self) -> float:
         """The COMET score, times 100."""
         return self.score("comet")
+
+    def __repr__(self) -> str:
+        """Return the scores in one line."""
+        scores = ", ".join(
+            f"{measurement.metric}={measurement.score:.2f}" for measurement in self.measurements
+        )
+        return f"Evaluation({scores}, lines={self.lines}, system={self.system!r})"
 
     def __str__(self) -> str:
         """Return the scores, one line for each metric."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import islice
 
-_LINES = 1000  # that are looked at
+_LINES = 1000  # lines that are examined
 _LETTERS_PER_WORD = 6  # more than that on average: spaces do not separate words
 _SPACED = ("13a", "intl", "none")  # tokenizations that rely on spaces
 _KANA = ((0x3040, 0x30FF), (0x31F0, 0x31FF))

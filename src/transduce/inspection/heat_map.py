@@ -138,8 +138,8 @@ def _choose(wanted: set[str]) -> tuple[list[str], set[str]]:
     chosen, missing = ["DejaVu Sans"], set(wanted)
     for name in FONTS:
         if name in files and missing:
-            has = font_manager.get_font(files[name]).get_charmap()
-            if found := {character for character in missing if ord(character) in has}:
-                missing -= found
+            characters = font_manager.get_font(files[name]).get_charmap()
+            if provided := {character for character in missing if ord(character) in characters}:
+                missing -= provided
                 chosen += [name] if name not in chosen else []
     return chosen, missing
