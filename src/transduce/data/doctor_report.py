@@ -6,15 +6,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from transduce.data.findings import Finding, Report
+from transduce.terminal import print_line
 
 
 def print_report(report: Report, console: Console) -> None:
     """Print what was found, with examples and a remedy for each finding."""
     if not report.pairs and not report.findings:
-        _print_line("the files contain no lines; give files with text", console)
+        print_line(console, "the files contain no lines; give files with text")
         return
     if not report.findings:
-        _print_line(f"{report.pairs:,} pairs, no problems found", console)
+        print_line(console, f"{report.pairs:,} pairs, no problems found")
         return
     if console.is_terminal:
         console.print(_table(report))
@@ -22,9 +23,9 @@ def print_report(report: Report, console: Console) -> None:
         _print_lines(report, console)
     if any(report.unseen_characters.values()):
         shares = (f"{100 * share:.2g}% of {name}" for name, share in report.unseen_characters.items())
-        _print_line(f"characters never seen in training: {', '.join(shares)}", console)
+        print_line(console, f"characters never seen in training: {', '.join(shares)}")
     dropped = f"; {report.dropped:,} of them are left out of training" if report.dropped else ""
-    _print_line(f"{report.pairs:,} pairs examined{dropped}", console)
+    print_line(console, f"{report.pairs:,} pairs examined{dropped}")
 
 
 def _table(report: Report) -> Table:
@@ -40,13 +41,9 @@ def _table(report: Report) -> Table:
 def _print_lines(report: Report, console: Console) -> None:
     """Print every finding in lines that are never broken or cut, for files and other programs."""
     for finding in report.findings.values():
-        _print_line(f"{finding.count:,} {finding.problem}; {finding.remedy}", console)
+        print_line(console, f"{finding.count:,} {finding.problem}; {finding.remedy}")
         for example in _examples(finding):
-            _print_line(f"  {example}", console)
-
-
-def _print_line(line: str, console: Console) -> None:
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
+            print_line(console, f"  {example}")
 
 
 def _examples(finding: Finding) -> list[str]:

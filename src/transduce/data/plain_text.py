@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -28,13 +29,13 @@ def prepare_text(
     folder: Path,
     encode: Callable[[list[str]], Rows],
     vocabulary: int,
-    cutter: Callable[[], Cutter],
+    cutter: Cutter,
     train: Sequence[Path],
     valid: Sequence[Path] = (),
     *,
     hold_out: float = 0.02,
     begin: Rows | None = None,
-    form: Normalization = DEFAULT,
+    form: Normalization | None = None,
 ) -> None:
     """Write ``folder/train`` and ``folder/valid``; ``begin`` is put before the text of each.
 
@@ -42,34 +43,49 @@ def prepare_text(
     the rest stays one text; otherwise a hash of each line, in this normalization form, decides, so that
     repetitions stay together.
     """
-    is_held = (lambda number, text: False) if valid else _holding_out(train, cutter().packed, hold_out, form)
+    split = None if valid else _Split.of(train, hold_out, packed=cutter.packed, form=form or DEFAULT)
     parts = {"train": train, "valid": valid or train}
     for part, paths in parts.items():
-        wanted = part == "valid" and not valid
-        texts = (text for number, text in enumerate(read_texts(paths)) if is_held(number, text) == wanted)
+        texts = split.texts(paths, held_out=part == "valid") if split else read_texts(paths)
         with closing(SequenceWriter(folder / part, SIDE, vocabulary)) as writer:
             first = next(texts, None)
             if first is None:
                 break
-            blocks = cutter()
-            writer.write(blocks.cut(begin) if begin is not None else Rows.of([]))
-            writer.write(blocks.cut(encode([first])))
+            writer.write(cutter.cut(begin) if begin is not None else Rows.of([]))
+            writer.write(cutter.cut(encode([first])))
             while chunk := list(islice(texts, _BATCH)):
-                writer.write(blocks.cut(encode(chunk)))
-            writer.write(blocks.rest())
+                writer.write(cutter.cut(encode(chunk)))
+            writer.write(cutter.rest())
     for part, paths in parts.items():
         if not (folder / part / f"{SIDE}.offsets").exists() or not len(Sequences(folder / part, SIDE)):
             raise _empty(part, paths, given=part == "train" or bool(valid))
 
 
-def _holding_out(
-    paths: Sequence[Path], packed: bool, share: float, form: Normalization
-) -> Callable[[int, str], bool]:
-    if not packed:
-        return lambda number, text: is_held_out(text, share, form)
-    count = sum(1 for _ in read_texts(paths))
-    first = count - max(1, round(share * count))
-    return lambda number, text: number >= first
+@dataclass(frozen=True)
+class _Split:
+    """Which lines of a text are held out."""
+
+    share: float
+    form: Normalization
+    first: int | None  # the first line held out, if lines are not chosen by their hashes
+
+    @classmethod
+    def of(cls, paths: Sequence[Path], share: float, *, packed: bool, form: Normalization) -> "_Split":
+        if not packed:
+            return cls(share, form, None)
+        count = sum(1 for _ in read_texts(paths))
+        return cls(share, form, count - max(1, round(share * count)))
+
+    def texts(self, paths: Sequence[Path], *, held_out: bool) -> Iterator[str]:
+        """Yield the lines that are held out, or the others."""
+        for number, text in enumerate(read_texts(paths)):
+            if self._is_held_out(number, text) == held_out:
+                yield text
+
+    def _is_held_out(self, number: int, text: str) -> bool:
+        if self.first is None:
+            return is_held_out(text, self.share, self.form)
+        return number >= self.first
 
 
 def _empty(part: str, paths: Sequence[Path], *, given: bool) -> DataError:

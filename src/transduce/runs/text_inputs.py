@@ -180,11 +180,12 @@ class LanguageModelInputs(TextInputs):
             folder,
             encode,
             special.target,
-            lambda: Cutter(model.max_length + 1, overlap=1, packed=self.packed),
+            Cutter(model.max_length + 1, overlap=1, packed=self.packed),
             self.train_paths,
             self.valid_paths,
             hold_out=self.hold_out,
             begin=Rows.of([[special.bos]]) if single else None,
+            form=tokenizer.target.normalization,
         )
 
 
@@ -217,7 +218,7 @@ class MaskedTextInputs(TextInputs):
             folder,
             tokenizer.source.plain.rows,
             tokenizer.source.size,
-            lambda: Cutter(model.max_length - 2, packed=self.packed),
+            Cutter(model.max_length - 2, packed=self.packed),
             self.train_paths,
             self.valid_paths,
             hold_out=self.hold_out,

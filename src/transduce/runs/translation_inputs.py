@@ -84,7 +84,7 @@ class TranslationInputs:
         if not self.check_text:
             return
         with console.status("checking the text ..."):
-            report = Doctor().examine(self.train, corpora)
+            report = Doctor(self.normalize).examine(self.train, corpora)
         self._pair_count = report.pairs
         if not report.findings:
             return
