@@ -45,7 +45,7 @@ from transduce.decoding.workers import WorkerPool
 from transduce.errors import ConfigError
 from transduce.interop.ctranslate2 import export_ctranslate2
 from transduce.interop.marian import export_marian, marian_config
-from transduce.machine import keep_memory, lacks_announced_instructions
+from transduce.machine import avoid_broken_amx, keep_memory
 from transduce.models.build import build
 from transduce.models.protocol import Precision
 from transduce.models.transformer import Transformer
@@ -380,7 +380,7 @@ class Runner:
 def run(name: str, folder: Path) -> None:
     """What happens in such a process: a question a line, and an answer."""
     engine_name, precision = name.removesuffix(WIDE).split(", ")
-    lacks_announced_instructions()
+    avoid_broken_amx()
     engine, task = ENGINES[engine_name](folder, precision), Task.read(folder)
     print(json.dumps(engine.ways), flush=True)
     for line in sys.stdin:
@@ -596,7 +596,7 @@ def main() -> None:
     if args.run:
         run(args.run, args.data)
         return
-    lacks_announced_instructions()  # once for all processes
+    avoid_broken_amx()  # once for all processes
     print(
         f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}, torch "
         f"{torch.__version__}, transformers {transformers.__version__}, ctranslate2 {ctranslate2.__version__}"

@@ -36,7 +36,7 @@ from transduce.data.prepare import clean_lines, prepare
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.data.tokenizer_training import train_tokenizer
 from transduce.interop.torch_nn import export_stacks
-from transduce.machine import keep_memory, lacks_announced_instructions
+from transduce.machine import avoid_broken_amx, keep_memory
 from transduce.models.build import build
 from transduce.models.transformer import Transformer
 from transduce.nn.masks import causal_mask
@@ -429,7 +429,7 @@ class Runner:
 
 def run(name: str, model: str, data: Data) -> None:
     """What happens in such a process: a question a line, and an answer."""
-    lacks_announced_instructions()  # or bfloat16 may end the process, the peers' too
+    avoid_broken_amx()  # or bfloat16 may end the process, the peers' too
     if name.startswith(OURS):
         keep_memory()  # as `transduce train` does
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far

@@ -6,14 +6,14 @@ import pytest
 import torch
 from hypothesis import settings
 
-from transduce.machine import lacks_announced_instructions
+from transduce.machine import avoid_broken_amx
 
 settings.register_profile("here", deadline=None, print_blob=True)
 # The same examples every time: a change is judged by what it does, not by the draw.
 settings.register_profile("ci", parent=settings.get_profile("here"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
-lacks_announced_instructions()  # tests compute in bfloat16, too
+avoid_broken_amx()  # tests compute in bfloat16, too
 # On AMD processors without VNNI, CTranslate2's other library computes wrong products of int8 and int16.
 os.environ.setdefault("CT2_USE_MKL", "1")
 

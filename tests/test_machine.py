@@ -58,72 +58,72 @@ print(int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[7]) - f
 
 @pytest.mark.skipif(not HUGE.exists() or "[never]" in HUGE.read_text(), reason="no huge pages here")
 def test_freed_memory_is_used_again():
-    """Anew, and in ordinary pages, it would cost a fault for each of its 65,536 pages."""
+    """New memory in ordinary pages would cause a page fault for each of its 65,536 pages."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert int(done.stdout.split()[-1]) < 4_000
 
 
 @pytest.fixture
-def asked_anew(monkeypatch):
-    questions = machine.lacks_announced_instructions, machine.uses_lacking_instructions
+def reset(monkeypatch):
+    functions = machine.avoid_broken_amx, machine.would_use_broken_amx
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
-    monkeypatch.setattr(machine, "announces", lambda feature: True)
-    for question in questions:
-        question.cache_clear()
+    monkeypatch.setattr(machine, "cpu_reports", lambda feature: True)
+    for function in functions:
+        function.cache_clear()
     yield
-    for question in questions:
-        question.cache_clear()
+    for function in functions:
+        function.cache_clear()
 
 
-def end():
+def crash():
     os.kill(os.getpid(), signal.SIGILL)
 
 
-def test_instructions_that_end_a_process_are_not_used(asked_anew, monkeypatch):
-    monkeypatch.setattr(machine, "_bfloat16_product", end)
-    assert machine.lacks_announced_instructions()
+def test_instructions_that_crash_are_not_used(reset, monkeypatch):
+    monkeypatch.setattr(machine, "_bfloat16_product", crash)
+    assert machine.avoid_broken_amx()
     assert os.environ["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_BF16"
 
 
-def test_instructions_that_work_are_used(asked_anew, monkeypatch):
+def test_instructions_that_work_are_used(reset, monkeypatch):
     monkeypatch.setattr(machine, "_bfloat16_product", lambda: None)
-    assert not machine.lacks_announced_instructions()
-    assert not machine.uses_lacking_instructions()
+    assert not machine.avoid_broken_amx()
+    assert not machine.would_use_broken_amx()
     assert "ONEDNN_MAX_CPU_ISA" not in os.environ
 
 
-def test_an_interruption_while_forking_is_not_lost():
+def test_an_interrupt_during_a_fork_is_not_lost():
     program = (
         "import os, signal\n"
-        "from transduce.machine import holding_signals\n"
+        "from transduce.machine import delayed_signals\n"
         "os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))\n"
         "try:\n"
-        "    with holding_signals():\n"
+        "    with delayed_signals():\n"
         "        copy = os.fork()\n"
         "        copy or os._exit(0)\n"
         "except KeyboardInterrupt:\n"
-        "    print('heard')\n"
+        "    print('interrupted')\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
-    assert done.stdout == "heard\n"
+    assert done.stdout == "interrupted\n"
     assert "Exception ignored" not in done.stderr
 
 
-def test_a_trial_that_hangs_or_fails_is_no_success(asked_anew, monkeypatch):
+def test_a_trial_that_hangs_or_fails_counts_as_a_crash(reset, monkeypatch):
     monkeypatch.setattr(machine, "_TIME_LIMIT", 1)
-    assert machine._ends_a_copy(lambda: time.sleep(60))
-    assert machine._ends_a_copy(lambda: {}["nothing"])
+    assert machine._kills_a_fork(lambda: time.sleep(60))
+    assert machine._kills_a_fork(lambda: {}["nothing"])
 
 
-def test_where_it_was_too_late_bfloat16_is_refused(asked_anew, monkeypatch):
-    monkeypatch.setattr(machine, "_bfloat16_product", end)  # whatever oneDNN is told
+def test_bfloat16_is_refused_if_onednn_was_used_before_it_was_told(reset, monkeypatch):
+    monkeypatch.setattr(machine, "_bfloat16_product", crash)  # even after oneDNN was told
     with pytest.raises(ConfigError, match="ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"):
         to_precision(small_model(), "bfloat16")
     with pytest.raises(ConfigError), autocast("bfloat16", torch.device("cpu")):
         pass
 
 
-# Nothing here has asked before the first product, as the tests' own process has.
+# In a new process: the process of the tests has already told oneDNN.
 LATER = """
 import sys
 import torch
@@ -141,8 +141,8 @@ for precision in ("bfloat16", "int8"):
 
 
 @pytest.mark.parametrize("before", ["nothing", "computed"])
-def test_rough_numbers_after_exact_ones_end_no_process(tmp_path, before):
-    """On any machine: this one may be of the kind that announces what it lacks."""
+def test_other_precisions_after_float32_do_not_crash(tmp_path, before):
+    """Even on a machine that reports instructions that it lacks."""
     tokenizer = train_tokenizer(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
     transduce.save(build(small_config(), tokenizer.vocabulary, seed=1), tmp_path / "model", tokenizer)
     environment = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}

@@ -44,7 +44,7 @@ def sync(path: Path) -> None:
 
 
 @cache
-def lacks_announced_instructions() -> bool:
+def avoid_broken_amx() -> bool:
     """Return whether the CPU reports matrix instructions (AMX) that crash; tell oneDNN not to use them.
 
     Some virtual machines report AMX but kill the processes that use it. Where AMX is reported, a forked copy
@@ -52,20 +52,20 @@ def lacks_announced_instructions() -> bool:
     is limited to AVX-512 by an environment variable. oneDNN reads that variable only once, so call this
     function before anything is computed.
     """
-    if "ONEDNN_MAX_CPU_ISA" in os.environ or not announces("amx_tile"):
+    if "ONEDNN_MAX_CPU_ISA" in os.environ or not cpu_reports("amx_tile"):
         return False
     import torch  # noqa: F401 (imported here, so that the copy does not spend its time on it)
 
-    ended = _ends_a_copy(_bfloat16_product)
+    ended = _kills_a_fork(_bfloat16_product)
     if ended:
         os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"
     return ended
 
 
 @cache
-def uses_lacking_instructions() -> bool:
+def would_use_broken_amx() -> bool:
     """Return whether oneDNN was used before it could be told, and so would still use those instructions."""
-    return lacks_announced_instructions() and _ends_a_copy(_bfloat16_product)
+    return avoid_broken_amx() and _kills_a_fork(_bfloat16_product)
 
 
 def _bfloat16_product() -> None:
@@ -76,9 +76,9 @@ def _bfloat16_product() -> None:
     x @ x
 
 
-def _ends_a_copy(trial: Callable[[], None]) -> bool:
+def _kills_a_fork(trial: Callable[[], None]) -> bool:
     """Return whether a forked copy of this process, in its present state, does not survive ``trial``."""
-    with warnings.catch_warnings(), holding_signals():
+    with warnings.catch_warnings(), delayed_signals():
         warnings.simplefilter("ignore", DeprecationWarning)  # about forking a multi-threaded process
         copy = os.fork()
     if copy == 0:
@@ -98,7 +98,7 @@ def _ends_a_copy(trial: Callable[[], None]) -> bool:
 
 
 @contextmanager
-def holding_signals() -> Iterator[None]:
+def delayed_signals() -> Iterator[None]:
     """Delay SIGINT and SIGTERM until the end of the block: Python drops those that arrive during a fork."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
@@ -107,7 +107,7 @@ def holding_signals() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def announces(feature: str) -> bool:
+def cpu_reports(feature: str) -> bool:
     """Return whether the processor reports a feature, by its name in ``/proc/cpuinfo``."""
     with suppress(OSError):
         return feature in Path("/proc/cpuinfo").read_text(encoding="utf-8").split()

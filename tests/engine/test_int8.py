@@ -3,9 +3,9 @@ import torch
 from torch import nn
 
 from transduce.engine.int8 import Int8Linear, Int8Output, TorchLinear, quantise_linear_layers
-from transduce.machine import announces
+from transduce.machine import cpu_reports
 
-SEVEN_BITS = not (announces("avx512_vnni") or announces("avx_vnni"))
+SEVEN_BITS = not (cpu_reports("avx512_vnni") or cpu_reports("avx_vnni"))
 NEEDS_VNNI = pytest.mark.skipif(SEVEN_BITS, reason="this processor lacks VNNI: 8-bit products saturate")
 
 

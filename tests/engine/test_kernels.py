@@ -270,7 +270,7 @@ def test_without_the_library_torch_computes(afresh, monkeypatch, missing):
     elif missing == "working compiler":
         monkeypatch.setenv("CC", "false")
     elif missing == "instruction set":
-        monkeypatch.setattr(kernels, "announces", lambda feature: False)
+        monkeypatch.setattr(kernels, "cpu_reports", lambda feature: False)
     else:
         monkeypatch.setenv("TRANSDUCE_KERNELS", "off")
     assert kernels.library() is None

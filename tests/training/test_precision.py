@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def equal_speed(monkeypatch):
     """A machine on which everything takes one second."""
-    monkeypatch.setattr(precision, "lacks_announced_instructions", lambda: False)
+    monkeypatch.setattr(precision, "avoid_broken_amx", lambda: False)
     monkeypatch.setattr(precision, "require_bfloat16", lambda: None)
     monkeypatch.setattr(precision, "median_seconds", lambda run, device: (run(), 1.0)[1])
 
@@ -77,7 +77,7 @@ def test_slow_products_are_enough_to_choose_float32(equal_speed, monkeypatch):
 
 
 def test_a_cpu_that_reports_false_instructions_computes_in_float32(monkeypatch):
-    monkeypatch.setattr(precision, "lacks_announced_instructions", lambda: True)
+    monkeypatch.setattr(precision, "avoid_broken_amx", lambda: True)
     assert faster_precision(Step(), CPU).precision == "float32"
 
 

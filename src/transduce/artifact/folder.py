@@ -33,7 +33,7 @@ from transduce.data.tokenizer import JOINT, SOURCE, TARGET, TokenizerPair
 from transduce.engine.device import choose_device
 from transduce.engine.precision import to_precision
 from transduce.errors import ArtifactError, ConfigError
-from transduce.machine import lacks_announced_instructions, sync
+from transduce.machine import avoid_broken_amx, sync
 from transduce.models.bert import BERT
 from transduce.models.build import TextToText
 from transduce.models.gpt import GPT
@@ -99,7 +99,7 @@ def load(folder: str | Path, *, precision: Precision = "float32", device: str = 
     they were saved, so that it can be trained. In any precision but ``float32`` it is for inference only.
     To translate, use `transduce.Translator`, which chooses the fastest device and precision by default.
     """
-    lacks_announced_instructions()  # must run before anything is computed
+    avoid_broken_amx()  # must run before anything is computed
     folder = Path(folder).expanduser()
     path = folder / WEIGHTS
     header = read_header(folder)

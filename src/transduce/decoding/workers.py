@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from transduce.errors import TransduceError
-from transduce.machine import holding_signals
+from transduce.machine import delayed_signals
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -60,7 +60,7 @@ class WorkerPool(Generic[Task, Result]):
         if self._pool is None or len(tasks) < 2:
             return [self._work(task) for task in tasks]
         try:
-            with holding_signals():
+            with delayed_signals():
                 futures = [self._pool.submit(_call, task) for task in tasks]  # this forks the processes
             return [future.result() for future in futures]
         except BrokenProcessPool as error:

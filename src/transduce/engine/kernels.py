@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transduce.machine import announces
+from transduce.machine import cpu_reports
 
 SOURCE = Path(__file__).with_name("kernels.c")
 FEATURES = {  # names in /proc/cpuinfo → names of the compiler's options
@@ -48,7 +48,7 @@ class LinearStruct(ctypes.Structure):
 def library() -> ctypes.CDLL | None:
     """Return the compiled kernels, or ``None`` if this machine cannot use them."""
     switch = os.environ.get("TRANSDUCE_KERNELS", "on").lower()
-    if switch in {"off", "0", "no", "false"} or not all(map(announces, FEATURES)):
+    if switch in {"off", "0", "no", "false"} or not all(map(cpu_reports, FEATURES)):
         return None
     with suppress(OSError, subprocess.SubprocessError, RuntimeError):  # RuntimeError: no home folder
         loaded = ctypes.CDLL(str(_compiled()))

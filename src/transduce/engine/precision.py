@@ -9,7 +9,7 @@ from transduce.engine.int8 import Int8Linear, Int8Output, quantise_linear_layers
 from transduce.engine.kernels import library
 from transduce.engine.packed_transformer import PackedTransformer
 from transduce.errors import ConfigError
-from transduce.machine import announces, uses_lacking_instructions
+from transduce.machine import cpu_reports, would_use_broken_amx
 from transduce.models.gpt import GPT
 from transduce.models.protocol import Model, Precision
 from transduce.models.transformer import Transformer
@@ -69,13 +69,13 @@ def precision_of(model: nn.Module) -> NumberFormat:
 
 def require_bfloat16() -> None:
     """Refuse bfloat16 products on a CPU where they would end the process."""
-    if uses_lacking_instructions():
+    if would_use_broken_amx():
         raise ConfigError(
-            "this machine announces bfloat16 instructions that it lacks, and torch has already chosen them",
+            "this machine reports bfloat16 instructions that it lacks, and torch has already chosen them",
             "Set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and start again, or choose another precision",
         )
 
 
 def _overflows_in_16_bits() -> bool:
     """Return whether this processor lacks instructions that add 8-bit products in 32 bits."""
-    return not (announces("avx512_vnni") or announces("avx_vnni"))
+    return not (cpu_reports("avx512_vnni") or cpu_reports("avx_vnni"))

@@ -11,7 +11,7 @@ import torch
 
 from transduce.engine.precision import require_bfloat16
 from transduce.errors import ConfigError
-from transduce.machine import lacks_announced_instructions
+from transduce.machine import avoid_broken_amx
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -58,7 +58,7 @@ def faster_precision(step: Callable[[], object], device: torch.device) -> Precis
     Processors without bfloat16 instructions emulate them, a hundred times slower. A single matrix product
     shows that before a whole step is tried.
     """
-    if device.type == "cpu" and lacks_announced_instructions():
+    if device.type == "cpu" and avoid_broken_amx():
         return PrecisionChoice(
             "float32", "float32 (this machine reports bfloat16 instructions that it does not have)"
         )
