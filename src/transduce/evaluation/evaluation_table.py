@@ -10,7 +10,7 @@ from transduce.errors import DataError
 from transduce.evaluation.evaluation import Evaluation
 from transduce.evaluation.measurement import Measurement
 from transduce.evaluation.metrics import METRICS
-from transduce.terminal import output_console
+from transduce.terminal import output_console, print_line
 
 
 def require_output() -> None:
@@ -35,7 +35,7 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
     """Print a table of scores, and the signatures and settings that they depend on."""
     comparisons = evaluation.comparisons
     if evaluation.compared_system is not None:
-        _print(f"A: {evaluation.system}\nB: {evaluation.compared_system}", console)
+        print_line(console, f"A: {evaluation.system}\nB: {evaluation.compared_system}")
     table = Table(box=box.SIMPLE_HEAD)
     columns = ("A", "95%", "B", "95%", "B − A", "p") if comparisons else ("score", "95% interval")
     for column in ("", *columns):
@@ -48,15 +48,11 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
             table.add_row(_label(measurement), *_cells(measurement))
     console.print(table)
     for measurement in evaluation.measurements:
-        _print(f"{METRICS[measurement.metric].label}: {measurement.signature}", console)
+        print_line(console, f"{METRICS[measurement.metric].label}: {measurement.signature}")
     if evaluation.search is not None:
         settings = "|".join(f"{name}:{value}" for name, value in evaluation.search.items())
-        _print(f"search: {settings}", console)
-    _print(f"{evaluation.lines:,} lines; ↑ higher is better, ↓ lower is better", console)
-
-
-def _print(text: str, console: Console) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+        print_line(console, f"search: {settings}")
+    print_line(console, f"{evaluation.lines:,} lines; ↑ higher is better, ↓ lower is better")
 
 
 def _label(measurement: Measurement) -> str:

@@ -16,7 +16,7 @@ from transduce.engine.device import for_inference
 from transduce.errors import DataError
 from transduce.evaluation.lines import read_file, require_same_count
 from transduce.evaluation.score import Score, Total, score_pairs
-from transduce.terminal import with_bar
+from transduce.terminal import print_line, with_bar
 
 
 def score_files(
@@ -55,11 +55,10 @@ def score_files(
     if layout == "json":
         out.write(f"{json.dumps({**asdict(total), 'perplexity': total.perplexity})}\n".encode())
     else:
-        console.print(
+        print_line(
+            console,
             f"{total.pairs:,} pairs, {total.tokens:,} tokens: log-probability {total.log_probability:.4f}, "
             f"perplexity {total.perplexity:.4f} per token",
-            highlight=False,
-            soft_wrap=True,
         )
     return total
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from transduce.data.normalization import Normalization
 from transduce.errors import ConfigError
 from transduce.evaluation.lines import Lines, ReferenceLines, Text, read_text, require_same_length
-from transduce.terminal import with_bar
+from transduce.terminal import print_line, with_bar
 
 if TYPE_CHECKING:
     from transduce.decoding.translator import Translator
@@ -125,4 +125,4 @@ class SystemLoader:
         return ModelSystem(str(model), translator, self.sources.lines, self.console)
 
     def _warn(self, message: str) -> None:
-        self.console.print(f"warning: {message}", highlight=False, markup=False, soft_wrap=True)
+        print_line(self.console, f"warning: {message}")
