@@ -136,7 +136,7 @@ def test_finetune_and_classify(place):
 @pytest.mark.parametrize(
     ("arguments", "facts"),
     [
-        (["lm", "train", "--out", "{}/x"], ["no files"]),
+        (["lm", "train", "--out", "{}/x"], ["--text"]),
         (["lm", "train", "--text", "{}/nowhere", "--out", "{}/x"], ["{}/nowhere"]),
         (["lm", "train", "--text", "{}/empty", "--out", "{}/x"], ["{}/empty"]),
         (["mlm", "train", "--text", "{}/empty", "--out", "{}/x"], ["{}/empty"]),
