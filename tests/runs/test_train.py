@@ -240,7 +240,7 @@ def test_fine_tuning_keeps_vocabulary_and_architecture(files, text, tmp_path):
             "--vocabulary has no effect .*--from",
         ),
         ({"minutes": float("inf")}, ConfigError, "minutes is inf"),
-        ({"max_length": 1}, DataError, "all pairs are longer than 1 tokens"),
+        ({"max_length": 1}, DataError, "--max-length"),
     ],
 )
 def test_mistakes(files, tmp_path, options, error, problem):
