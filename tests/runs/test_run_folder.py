@@ -6,9 +6,11 @@ import shutil
 import pytest
 import torch
 from rich.console import Console
+from safetensors.torch import load_file
 
 import transduce
 from builders import random_words, small_config
+from inside import run as run_command
 from transduce.config import GPTConfig, RunConfig, TrainingConfig, read_toml
 from transduce.errors import ArtifactError, TrainingError
 from transduce.runs.lock import locked
@@ -136,3 +138,23 @@ def test_memory_that_ends_while_saving_is_one_line(tmp_path, files, monkeypatch)
     config = RunConfig(model=small_config(), training=QUICK)
     with pytest.raises(TrainingError, match=r"--resume"):
         transduce.train(tmp_path / "run", config=config, console=Console(quiet=True), **files)
+
+
+def test_chosen_checkpoints_become_a_model(tmp_path, files):
+    training = QUICK.model_copy(update={"steps": 4, "validate_every": 1, "minutes": None})
+    config = RunConfig(model=small_config(), training=training)
+    transduce.train(tmp_path / "run", config=config, console=Console(quiet=True), **files)
+    done = run_command("average", tmp_path / "run", "--steps", "2,3", "--out", tmp_path / "model")
+    assert (done.returncode, done.stderr) == (0, "")
+    averaged = dict(transduce.load(tmp_path / "model").named_parameters())
+    weights = [
+        load_file(tmp_path / "run" / "checkpoints" / f"step-{step:08d}" / "model.safetensors")
+        for step in (2, 3)
+    ]
+    for name, parameter in averaged.items():
+        torch.testing.assert_close(parameter.detach(), (weights[0][name] + weights[1][name]) / 2)
+    for steps, fact in (("2,x", "--steps"), ("9", "step 9")):
+        done = run_command("average", tmp_path / "run", "--steps", steps, "--out", tmp_path / "other")
+        assert done.returncode == 2
+        assert fact in done.stderr
+    assert run_command("average", tmp_path / "run", "--last", 1, "--out", tmp_path / "one").returncode == 0

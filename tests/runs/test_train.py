@@ -399,3 +399,21 @@ def test_a_device_that_is_not_there(files, tmp_path):
     with pytest.raises(ConfigError, match="--device"):
         transduce.train(tmp_path / "run", device="cuda:7", **files)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_best_model_can_be_chosen_by_bleu_or_chrf(files, tmp_path):
+    run = transduce.train(
+        tmp_path / "run", config=CONFIG, validation_metric="chrf", console=Console(quiet=True), **files
+    )
+    validations = [line for line in run.metrics if "valid_loss" in line]
+    assert all(0 <= line[name] <= 100 for line in validations for name in ("valid_bleu", "valid_chrf"))
+    assert max(line["valid_chrf"] for line in validations) > 0
+    plain = transduce.train(tmp_path / "plain", config=CONFIG, console=Console(quiet=True), **files)
+    assert not any("valid_bleu" in line for line in plain.metrics)
+    one, other = (load_file(result.final / "model.safetensors") for result in (run, plain))
+    assert all(torch.equal(one[name], other[name]) for name in one)  # scoring changes no weights
+
+
+def test_scores_take_part_in_a_plan_of_minutes(files, tmp_path):
+    said = train(tmp_path / "run", config=CONFIG, validation_metric="bleu", minutes=0.02, **files)
+    assert "0.02 minutes: " in said

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import typer
 
 from transduce.cli import (
+    average,
     backtranslate,
     check,
     demo,
@@ -31,6 +32,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "plan": plan.plan,
         "train": train.train,
         "report": report.report,
+        "average": average.average,
     },
     "Translate": {
         "translate": translate.translate,

@@ -211,6 +211,13 @@ SaveMinutes = Annotated[
         rich_help_panel=TRAINING,
     ),
 ]
+ValidationMetric = Annotated[
+    Literal["loss", "bleu", "chrf"] | None,
+    Option(
+        help="Choose the best model by its validation loss (default), or by the BLEU or chrF of its outputs.",
+        rich_help_panel=TRAINING,
+    ),
+]
 Resume = Annotated[
     bool, Option("--resume", help="Continue the run in the --out folder.", rich_help_panel=TRAINING)
 ]

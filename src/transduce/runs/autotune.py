@@ -23,7 +23,7 @@ from transduce.training.memory import explain_out_of_memory
 from transduce.training.optimizer import freeze
 from transduce.training.precision import autocast, default_precision, faster_precision, median_seconds
 from transduce.training.trainer import Trainer
-from transduce.training.validation import SHUFFLED_SOURCE_BATCHES, Validation
+from transduce.training.validation import SHUFFLED_SOURCE_BATCHES, Validation, ValidationScorer
 
 SLACK = 0.95  # of the minutes are planned for steps: saving takes time, too
 STEP_LIMIT = 10_000_000  # what a configuration allows
@@ -114,6 +114,7 @@ def new_trial(run: PreparedRun, device: torch.device) -> Iterator[Trainer]:
             run.valid,
             _Silence(),
             WorkerGroup(device=device),
+            run.make_scorer(),
         )
 
 
@@ -198,7 +199,7 @@ def measure_speed(run: PreparedRun, device: torch.device, seconds: float = 10.0)
             trial.step(batches)
             taken, computed = taken + 1, computed + len(batches)
         spent = time.perf_counter() - begin
-        per_validation = _seconds_per_validation(trial)
+        per_validation = _seconds_per_validation(trial, run.make_scorer())
     return Speed(
         seconds_per_step=spent / computed * sum(map(len, steps)) / len(steps),
         seconds_per_validation=per_validation,
@@ -207,7 +208,7 @@ def measure_speed(run: PreparedRun, device: torch.device, seconds: float = 10.0)
 
 
 @torch.no_grad()
-def _seconds_per_validation(trial: Trainer) -> float:
+def _seconds_per_validation(trial: Trainer, scorer: ValidationScorer | None) -> float:
     batches = [batch for step in trial.valid_data.steps(epoch=0) for batch in step]
     timed = batches[:FEWEST]
     trial.module.eval()
@@ -215,8 +216,12 @@ def _seconds_per_validation(trial: Trainer) -> float:
     for batch in timed:
         trial.module(trial.valid_data, batch, 0)
     per_batch = (time.perf_counter() - begin) / len(timed)
-    blind = trial.module(trial.valid_data, batches[0], 0, shuffle_source=True)
-    return per_batch * (len(batches) + (min(SHUFFLED_SOURCE_BATCHES, len(batches)) if blind else 0))
+    shuffled = trial.module(trial.valid_data, batches[0], 0, shuffle_source=True)
+    passes = len(batches) + (min(SHUFFLED_SOURCE_BATCHES, len(batches)) if shuffled else 0)
+    begin = time.perf_counter()
+    if scorer:
+        scorer.score(trial.model)
+    return per_batch * passes + time.perf_counter() - begin
 
 
 def steps_that_fit(seconds: float, speed: Speed, defaults: TrainingDefaults) -> int:

@@ -162,6 +162,7 @@ def user_choices(
     seed: int | None,
     precision: str | None,
     save_minutes: float | None,
+    validation_metric: str | None = None,
     overrides: Mapping[str, object] | None,
 ) -> UserChoices:
     """Return the choices that the arguments of `transduce.train` and its siblings make."""
@@ -170,6 +171,7 @@ def user_choices(
         "training.seed": seed,
         "training.precision": precision,
         "training.save_minutes": save_minutes,
+        "training.validation_metric": validation_metric,
     }
     settings = {**(overrides or {})}
     for key, value in named.items():

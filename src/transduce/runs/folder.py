@@ -18,13 +18,15 @@ from typing import Any
 from transduce import artifact
 from transduce.config import RunConfig, read_toml, write_toml
 from transduce.data.tokenizer import JOINT, SOURCE, TARGET, TokenizerPair
-from transduce.errors import TrainingError
+from transduce.errors import ConfigError, TrainingError
 from transduce.models.build import build
 from transduce.models.protocol import Model
 from transduce.runs.lock import LOCK
 from transduce.runs.task import Task, task_for
 from transduce.training import checkpoint
 from transduce.training.objectives.objective import Objective
+from transduce.training.objectives.translation import TranslationObjective
+from transduce.training.validation import ValidationScorer
 
 RUN = "run.toml"
 
@@ -40,6 +42,16 @@ class PreparedRun:
     tokenizer: TokenizerPair | None  # not for images
     train: Objective[Any]
     valid: Objective[Any]
+
+    def make_scorer(self) -> ValidationScorer | None:
+        """Return a scorer of translations, if BLEU or chrF is to decide which model is the best."""
+        if self.config.training.validation_metric == "loss" or not self.task.can_translate:
+            return None
+        from transduce.runs.scoring import TranslationScorer
+
+        if not isinstance(self.valid, TranslationObjective) or self.tokenizer is None:
+            raise TypeError("translations are scored on pairs of texts")
+        return TranslationScorer(self.valid.pairs, self.tokenizer)
 
 
 @dataclass(frozen=True)
@@ -139,3 +151,13 @@ class RunFolder:
             train=task.open_objective(self.path, "train", config, tokenizer),
             valid=task.open_objective(self.path, "valid", config, tokenizer),
         )
+
+
+def parse_steps(steps: str | None) -> list[int] | None:
+    """Parse the steps of checkpoints, separated by commas: "1000,2000"."""
+    if steps is None:
+        return None
+    parts = [part.strip() for part in steps.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise ConfigError(f"--steps is {steps!r}", "give steps separated by commas, for example 1000,2000")
+    return [int(part) for part in parts]

@@ -127,7 +127,15 @@ class TrainingSession:
             self.console, training.steps, run.task.words, minutes=training.minutes
         ) as display:
             trainer = Trainer(
-                run.folder, run.config, run.model, run.tokenizer, run.train, run.valid, display, self.team
+                run.folder,
+                run.config,
+                run.model,
+                run.tokenizer,
+                run.train,
+                run.valid,
+                display,
+                self.team,
+                run.make_scorer(),
             )
             trainer.resume()
             if trainer.progress.finished:

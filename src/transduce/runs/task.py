@@ -52,6 +52,7 @@ class Task:
     open_data: Callable[[Path], Data]
     make_objective: Callable[[Any, RunConfig, TokenizerPair | None], Objective[Any]]
     has_tokenizer: bool = True
+    can_translate: bool = False
 
     def describe(self, model: ModelConfig) -> str:
         """Return a sentence that says what a model of this configuration is."""
@@ -127,6 +128,7 @@ TRANSLATION = Task(
     },
     open_data=Pairs.open,
     make_objective=_translation,
+    can_translate=True,
 )
 
 LANGUAGE_MODEL = Task(

@@ -72,6 +72,7 @@ def train(
     seed: int | None = None,
     precision: Precision | None = None,
     save_minutes: float | None = None,
+    validation_metric: Literal["loss", "bleu", "chrf"] | None = None,
     overrides: Mapping[str, object] | None = None,
     tokenizer: File | None = None,
     source_tokenizer: File | None = None,
@@ -99,8 +100,9 @@ def train(
     ``vocabulary`` at most; ``source_tokenizer`` and ``target_tokenizer`` replace it on one side, and
     ``separate`` trains one per side. ``normalize`` is the Unicode normalization of all text: "nfc", "nfd",
     "nfkc" or "none". Pairs longer than ``max_length`` tokens are left out. The text is checked for problems
-    unless ``check`` is false; ``strict`` refuses text with problems. See `transduce.runs.train` for the
-    other options.
+    unless ``check`` is false; ``strict`` refuses text with problems. ``validation_metric`` decides which
+    model is the best: "loss" (default), "bleu" or "chrf" of validation sentences translated greedily. See
+    `transduce.runs.train` for the other options.
     """
     given = ignored_by_resume(train, locals())
     with joined_session(
@@ -139,6 +141,7 @@ def train(
                 seed=seed,
                 precision=precision,
                 save_minutes=save_minutes,
+                validation_metric=validation_metric,
                 overrides=overrides,
             ),
         )

@@ -1,0 +1,32 @@
+"""``transduce average``."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+Run = Annotated[Path, Argument(metavar="RUN", help="Run folder: the --out of transduce train.")]
+Last = Annotated[
+    int | None,
+    Option(metavar="N", min=1, help="Average the last N checkpoints; default as for the final model."),
+]
+Steps = Annotated[
+    str | None, Option(metavar="A,B,...", help="Average the checkpoints of these steps; one step exports it.")
+]
+Out = Annotated[Path, Option(metavar="MODEL", help="Model folder to write.")]
+
+
+def average(run: Run, out: Out, last: Last = None, steps: Steps = None) -> None:
+    """Average chosen checkpoints of a run, or export one of them, as a model folder.
+
+    Example: transduce average runs/en-de --last 10 --out models/en-de
+
+    Example: transduce average runs/en-de --steps 20000 --out models/en-de-20000
+    """
+    import typer
+
+    from transduce.runs.folder import parse_steps
+    from transduce.training.averaging import average_run
+
+    averaged = average_run(run, out, last=last, steps=parse_steps(steps))
+    typer.echo(f"wrote {out} from the checkpoints of steps {', '.join(f'{step:,}' for step in averaged)}")
