@@ -10,6 +10,12 @@ from transduce.cli.options import HELP, PANELS
 class Command(TyperCommand):
     """A command that lists the panels of its options in the order of `PANELS`, and ``--help`` at the end."""
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Show the help text with its paragraphs wrapped to the terminal, not to the source code."""
+        paragraphs = (self.help or "").split("\n\n")
+        self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        super().format_help(ctx, formatter)
+
     def get_params(self, ctx: Any) -> list[Any]:
         """Return arguments and options, sorted by panel; flags are shown without a type."""
         parameters = super().get_params(ctx)
