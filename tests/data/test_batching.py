@@ -71,7 +71,7 @@ def test_batches_come_in_any_order_of_length():
     assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.3
 
 
-def test_no_pairs_no_batches():
+def test_no_pairs_give_no_batches():
     nothing = np.empty(0, np.int64)
     assert plan_batches(nothing, nothing, max_tokens=100, seed=0, epoch=0) == []
     assert group_steps([], nothing, 10) == []
@@ -86,7 +86,7 @@ def test_padding_by_hand():
 
 @pytest.fixture(scope="module")
 def multi30k(tmp_path_factory):
-    """The lengths of its pairs, in 8,000 BPE tokens."""
+    """Return the lengths of Multi30k's pairs with a vocabulary of 8,000 BPE tokens."""
     folder = Path(__file__).parents[3] / "shared" / "data" / "multi30k-en-de"
     if not folder.is_dir():
         pytest.skip("the shared data folder is not beside this checkout")
@@ -112,7 +112,7 @@ def test_little_of_real_data_is_padding(multi30k, swapped):
 
 
 def meeting_again(batches, later, pairs):
-    """Of those who are in one batch, two at a time, what share is in one batch later too."""
+    """Return how many of the neighbours in a batch of the first plan are neighbours in the second, too."""
     places = np.empty(pairs, np.int64)
     for place, batch in enumerate(later):
         places[batch] = place
@@ -155,7 +155,7 @@ def test_the_work_in_python_is_per_batch_and_not_per_pair():
 
 
 def cut_slowly(order, lengths, max_tokens):
-    """Pair by pair: the oracle."""
+    """Cut batches pair by pair: the oracle."""
     batches, begin, longest = [], 0, 0
     for index, length in enumerate(lengths):
         longest = max(longest, length)
@@ -173,14 +173,14 @@ def test_cut_as_if_pair_by_pair(lengths, max_tokens, data):
 
 
 @given(first=st.floats(0, 1, exclude_max=True))
-def test_of_the_first_batch_only_a_share(first):
+def test_the_first_batch_is_shortened(first):
     batches = _cut(np.arange(30), np.full(30, 5), 50, first=first)
     assert [len(batch) for batch in batches[:-1]] == [max(1, int(10 * first)), 10, 10]
 
 
 @st.composite
 def pairs_to_collate(draw):
-    """Rows as a tokenizer gives them: no special tokens inside, eos at the end; bos may be eos."""
+    """Return rows as a tokenizer makes them: no special tokens inside, eos at the end; bos may be eos."""
     pad, bos, eos = draw(st.sampled_from([(0, 1, 2), (0, 2, 2), (1, 0, 2), (3, 3 - 1, 0), (7, 5, 5)]))
     row = st.lists(st.integers(8, 19), max_size=6).map(lambda ids: [*ids, eos])
     pairs = draw(st.lists(st.tuples(row, row), min_size=1, max_size=6))

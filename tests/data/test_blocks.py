@@ -12,8 +12,8 @@ texts = st.lists(st.lists(st.integers(0, 99), max_size=12), max_size=12)
 
 
 @given(texts, st.integers(2, 7), st.integers(0, 1), st.integers(1, 5))
-def test_packed_text_is_all_there(rows, size, overlap, at_once):
-    """Whatever comes at once, the blocks are those of the whole text."""
+def test_packed_blocks_contain_the_whole_text(rows, size, overlap, at_once):
+    """However the text is divided into calls, the blocks are those of the whole text."""
     cutter, found = Cutter(size, overlap=overlap), []
     for begin in range(0, len(rows), at_once):
         found += cutter.cut(Rows.of(rows[begin : begin + at_once])).tolist()
@@ -27,7 +27,7 @@ def test_packed_text_is_all_there(rows, size, overlap, at_once):
 
 
 @given(texts, st.integers(2, 7), st.integers(0, 1))
-def test_lines_stay_apart(rows, size, overlap):
+def test_rows_that_are_not_packed_stay_separate(rows, size, overlap):
     cutter = Cutter(size, overlap=overlap, packed=False)
     found = cutter.cut(Rows.of(rows)).tolist()
     stride = size - overlap

@@ -21,12 +21,12 @@ LINES = sentences(50, seed=3)
 
 
 @given(text=texts)
-def test_nothing_dropped_is_the_tokenizer_itself(text):
+def test_zero_dropout_equals_the_tokenizer(text):
     side = tokenizer().source
     assert side.dropout().encode(text, 0, random.Random(0)) == side.encode([text])[0]
 
 
-def test_nothing_dropped_draws_nothing():
+def test_no_random_numbers_are_used_without_dropout():
     generator = random.Random(0)
     before = generator.getstate()
     tokenizer().source.dropout().encode("the children's dog", 0, generator)
@@ -42,7 +42,7 @@ def test_any_segmentation_is_the_same_text(text, p, seed):
 
 
 @given(text=texts, p=st.floats(0, 1), seed=seeds)
-def test_the_generator_decides(text, p, seed):
+def test_masking_depends_on_the_generator_alone(text, p, seed):
     dropout = tokenizer().source.dropout()
     assert dropout.encode(text, p, random.Random(seed)) == dropout.encode(text, p, random.Random(seed))
 
@@ -56,12 +56,12 @@ def test_a_generator_goes_on_where_it_was_saved():
     assert [dropout.encode(line, 0.3, generator) for line in LINES] == expected
 
 
-def test_a_text_is_read_anew_each_time():
+def test_each_reading_may_give_another_segmentation():
     dropout, generator = tokenizer().source.dropout(), random.Random(0)
     assert len({tuple(dropout.encode(LINES[0], 0.2, generator)) for _ in range(50)}) > 10
 
 
-def test_more_dropped_is_more_pieces():
+def test_more_dropout_gives_more_tokens():
     dropout = tokenizer().source.dropout()
     counts = [
         sum(len(dropout.encode(line, p, random.Random(0))) for line in LINES) for p in (0, 0.1, 0.5, 0.9, 1)
@@ -69,7 +69,7 @@ def test_more_dropped_is_more_pieces():
     assert counts == sorted(set(counts))
 
 
-def test_all_dropped_is_single_characters():
+def test_full_dropout_gives_single_bytes():
     dropout = tokenizer().source.dropout()
     for line in LINES:
         # In bytes, with the space before the first word.
@@ -93,7 +93,7 @@ def test_a_merge_is_skipped_as_often_as_it_should(p):
 
 
 def test_a_merge_skipped_once_may_come_later():
-    """As in the paper, every step draws anew: abc is b+c first, and a+b only if that was dropped."""
+    """As in the paper, every step decides again: abc is b+c first, and a+b only if that was dropped."""
     dropout, generator = (
         BpeDropout(small_bpe([("b", "c"), ("a", "b"), ("a", "bc"), ("ab", "c")])),
         random.Random(0),
@@ -108,7 +108,7 @@ MERGES = [("b", "c"), ("a", "b"), ("a", "a"), ("ab", "c"), ("a", "bc"), ("abc", 
 
 
 def probabilities(pieces, p):
-    """Of each outcome, by the paper's algorithm to the letter: every way in which pairs can be dropped."""
+    """Return the probability of each outcome by the paper's algorithm, from all ways to drop pairs."""
     ranks = {merge: rank for rank, merge in enumerate(MERGES)}
     places = [place for place in range(len(pieces) - 1) if pieces[place : place + 2] in ranks]
     if not places:
@@ -188,5 +188,5 @@ def test_merges_go_by_rank_and_then_from_the_left(text):
 
 
 @pytest.mark.parametrize("kind", ["unigram", "wordpiece", "char", "byte"])
-def test_other_tokenizers_refuse(kind):
+def test_other_tokenizers_have_no_dropout(kind):
     assert "--tokenizer bpe" in refused(tokenizer(kind).source.dropout)

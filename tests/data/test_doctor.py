@@ -35,7 +35,7 @@ def sides_of(source):
 
 
 def broken_pairs(pairs, changed):
-    """The clean pairs with some of them replaced."""
+    """Return the pairs with some of them replaced."""
     result = list(pairs)
     for index, pair in changed.items():
         result[index] = pair
@@ -43,7 +43,7 @@ def broken_pairs(pairs, changed):
 
 
 def check(folder, changed, name):
-    """Examine a clean corpus with a few pairs replaced; gives the one finding and the corpus' source file."""
+    """Examine a clean corpus with a few pairs replaced; return the only finding and the source file."""
     train = corpus(folder, broken_pairs(CLEAN, changed))
     report = Doctor().examine(train, {})
     assert report.pairs == len(CLEAN)

@@ -61,7 +61,7 @@ def test_sizes_and_colours_of_a_folder(folder):
         read_images(folder)
 
 
-def test_an_image_is_turned_as_the_camera_was_held(tmp_path):
+def test_images_are_rotated_as_exif_says(tmp_path):
     image = PIL.fromarray(np.arange(24, dtype=np.uint8).reshape(6, 4))
     exif = PIL.Exif()
     exif[0x0112] = 6  # turn it clockwise
@@ -75,7 +75,7 @@ CLEAR[1] = (0, 0, 200, 128)
 
 
 def palette(colours, **options):
-    """An image of all these colours, by number."""
+    """Return a palette image with these colours."""
     image = PIL.fromarray(np.arange(len(colours), dtype=np.uint8)[None], "P")
     image.putpalette([value for colour in colours for value in colour])
     return image, options
@@ -94,7 +94,7 @@ def palette(colours, **options):
     ],
     ids=["rgba", "la", "grey", "palette", "grey palette", "palette of colours", "hidden colour"],
 )
-def test_what_is_transparent_is_white(image, options, pixels, tmp_path):
+def test_transparent_pixels_become_white(image, options, pixels, tmp_path):
     (tmp_path / "a").mkdir()
     image.save(tmp_path / "a" / "1.png", **options)
     with warnings.catch_warnings():
@@ -103,7 +103,7 @@ def test_what_is_transparent_is_white(image, options, pixels, tmp_path):
     assert found.pixels[0].tolist() == pixels
 
 
-def test_many_pixels_are_no_ones_warning(tmp_path, monkeypatch):
+def test_large_images_raise_no_warning(tmp_path, monkeypatch):
     write_image(tmp_path / "1.png")
     monkeypatch.setattr(PIL, "MAX_IMAGE_PIXELS", 20)
     with warnings.catch_warnings():
@@ -260,7 +260,7 @@ def some(count=20, classes=3):
     return Images(pixels, random.integers(0, classes, count), [str(n) for n in range(classes)])
 
 
-def test_saved_is_opened(tmp_path):
+def test_saved_images_are_opened_unchanged(tmp_path):
     images = some()
     images.save(tmp_path / "data")
     found = Images.open(tmp_path / "data")
@@ -319,7 +319,7 @@ def test_classes_are_matched_by_name_or_by_number():
 
 
 def test_numbers_are_names_where_the_model_knows_them():
-    """Folders from 0 to 11 are in the order of their letters: 0, 1, 10, 11, 2, …"""
+    """Folders from 0 to 11 are sorted as text: 0, 1, 10, 11, 2, …"""
     known = sorted(map(str, range(12)))
     images = some(9, classes=3)
     found = images.with_classes(known)

@@ -21,7 +21,7 @@ MANY = list(zip(sentences(3000), sentences(3000, seed=1), strict=True))
 
 
 def texts(pairs):
-    """What prepared pairs say; each row ends in eos."""
+    """Return the texts of prepared pairs, whose rows must end in eos."""
     tokens = tokenizer()
     assert all(
         side[i][-1] == tokens.vocabulary.eos
@@ -148,7 +148,7 @@ def test_progress_adds_up(tmp_path):
     assert len(heard) == 3
 
 
-def test_texts_are_normalised(tmp_path):
+def test_texts_are_normalized(tmp_path):
     odd = [("  cafe\u0301 ", "\tﬁ\u00a0"), ("a  b", "c\u2028d")]
     prepared = prepare(tmp_path / "out", tokenizer(), corpus(tmp_path, odd), corpus(tmp_path, odd, "valid"))
     assert texts(prepared.train) == [
@@ -174,7 +174,7 @@ def test_nothing_left_for_validation(tmp_path):
     assert said in refused(prepare, tmp_path / "out", tokenizer(), good, corpus(tmp_path, [("x", " ")]))
 
 
-def test_trouble_in_a_file_comes_through(tmp_path):
+def test_errors_in_a_file_are_reported(tmp_path):
     (tmp_path / "pairs.tsv").write_text("a\tb\nc d\n")
     said = refused(prepare, tmp_path / "out", tokenizer(), Corpus((Tsv(tmp_path / "pairs.tsv"),)))
     assert "pairs.tsv, line 2: no tab" in said

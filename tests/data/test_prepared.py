@@ -17,7 +17,7 @@ def row_lists(vocabulary):
 
 @st.composite
 def writes(draw, vocabularies=SIZES):
-    """Several writes of as many sources as targets, none among them."""
+    """Return several calls of write, each with equally many sources and targets; some are empty."""
     source, target = map(row_lists, vocabularies)
     several = draw(st.lists(st.tuples(source, target), max_size=4))
     return [(s[: len(t)], t[: len(s)]) for s, t in several]
@@ -36,7 +36,7 @@ def folder(tmp_path):
 
 
 @given(several=writes())
-def test_written_is_read_back(several, tmp_path_factory):
+def test_written_pairs_are_read_back(several, tmp_path_factory):
     pairs = Pairs.open(written(tmp_path_factory.mktemp("pairs"), several))
     sources, targets = ([row for write in several for row in write[side]] for side in (0, 1))
     assert len(pairs) == len(pairs.source) == len(pairs.target) == len(sources)
@@ -58,7 +58,7 @@ def test_numbers_are_as_large_as_the_vocabulary_calls_for(vocabulary, name, tmp_
     assert (tmp_path / f"source.{name}").stat().st_size == 2 * np.dtype(name).itemsize
 
 
-def test_files_hold_numbers_and_nothing_else(folder):
+def test_files_contain_plain_numbers_only(folder):
     assert sorted(path.name for path in folder.iterdir()) == [
         "source.offsets",
         "source.uint16",
@@ -69,7 +69,7 @@ def test_files_hold_numbers_and_nothing_else(folder):
     assert np.fromfile(folder / "target.uint32", np.uint32).tolist() == [5, 6, 7, 10, 11]
 
 
-def test_ids_are_mapped_and_not_read(folder):
+def test_ids_are_memory_mapped(folder):
     pairs = Pairs.open(folder)
     assert isinstance(pairs.source[0], np.memmap)
     assert isinstance(pairs.target.offsets, np.memmap)

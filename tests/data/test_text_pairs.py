@@ -19,7 +19,7 @@ def side():
     return SideTokenizer(wordpiece_of(WORDS, lowercase=True))
 
 
-def test_one_and_two(side):
+def test_one_text_and_two_texts_per_line(side):
     lines = ["a b", "a\tb c", "", "a b\t", "\t c", "a [SEP]"]
     found = encode_lines(lines, side, 3, config())
     assert found.rows == [[5, 6], [5, 3, 6, 7], [], [5, 6], [7], [5, 1, 1, 1]]
@@ -50,7 +50,7 @@ def test_tokens_segments_and_cuts_are_hugging_faces(side, length, tmp_path):
             assert cut == (len(one.split()) + len(other.split()) + 3 > length)
 
 
-def test_more_than_a_model_reads(side):
+def test_too_many_texts_per_line_are_refused(side):
     with pytest.raises(DataError, match="3 texts"):
         encode_lines(["a", "a\tb\tc"], side, 3, config())
     with pytest.raises(DataError, match="2 texts"):

@@ -51,7 +51,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 @every_kind
 @given(text=texts)
-def test_decoded_is_encoded(kind, text):
+def test_decoding_restores_the_normalized_text(kind, text):
     side = tokenizer(kind).source
     (ids,) = side.encode([text])
     assert side.decode(ids) == normalize_text(text)
@@ -60,7 +60,7 @@ def test_decoded_is_encoded(kind, text):
 
 @every_kind
 @given(batch=st.lists(texts, max_size=4))
-def test_the_fast_way_is_the_slow_way(kind, batch):
+def test_encode_equals_its_oracle(kind, batch):
     side = tokenizer(kind).source
     assert side.encode(batch) == side.encode_slowly(batch)
 
@@ -68,7 +68,7 @@ def test_the_fast_way_is_the_slow_way(kind, batch):
 @every_kind
 @given(text=texts)
 @settings(max_examples=30)
-def test_the_fast_way_is_the_slow_way_when_memory_runs_out(kind, text):
+def test_encode_equals_its_oracle_when_the_cache_is_full(kind, text):
     side = SideTokenizer(tokenizer(kind).source.backend)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("transduce.data.words.MAX_CACHED_IDS", 2)
@@ -87,7 +87,7 @@ def test_names_of_special_tokens_are_ordinary_text(kind, text):
 
 
 @every_kind
-def test_rows_are_the_lists(kind):
+def test_rows_and_lists_have_the_same_ids(kind):
     tokens, lines = tokenizer(kind), ["the dog", "", "a  cat", "ж"]
     assert tokens.source_rows(lines).tolist() == tokens.encode_source(lines)
     assert tokens.target_rows(lines).tolist() == tokens.encode_target(lines)
@@ -110,7 +110,7 @@ def test_a_very_long_word(kind):
 
 @every_kind
 @pytest.mark.parametrize("joint", [True, False])
-def test_saved_is_loaded(kind, joint, tmp_path):
+def test_a_saved_tokenizer_is_loaded_unchanged(kind, joint, tmp_path):
     saved = train_tokenizer(
         sentences(50), ["eins zwei drei", *sentences(50, 1)], kind=kind, size=600, joint=joint
     )
@@ -125,7 +125,7 @@ def test_saved_is_loaded(kind, joint, tmp_path):
         assert loaded.decode(ids) == normalize_text(line)
 
 
-def test_an_older_tokenizer_is_replaced(tmp_path):
+def test_saving_replaces_the_previous_tokenizer(tmp_path):
     separate = train_tokenizer(sentences(50), ["eins zwei"], kind="char", joint=False)
     tokenizer("bpe").save(tmp_path)
     separate.save(tmp_path)
@@ -359,7 +359,7 @@ ODD = ["한국 e\u0301 é \u00a0 ﬁ ½", "\u1112\u1161\u11ab"]
 @every_kind
 @pytest.mark.parametrize("form", FORMS)
 def test_other_programs_normalize_alike(kind, form):
-    """What the library makes of a saved tokenizer by itself is what we make of it."""
+    """The library alone encodes texts with a saved tokenizer as we do."""
     side = tokenizer(kind, form).source
     backend = Backend.from_str(side.backend.to_str())
     for text in ODD:

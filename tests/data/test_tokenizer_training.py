@@ -22,7 +22,7 @@ def test_the_same_text_gives_the_same_tokenizer(kind):
     assert first.backend.get_vocab() == second.backend.get_vocab()
 
 
-def test_words_are_learned_from_as_lines_would_be():
+def test_training_on_counted_words_equals_training_on_lines():
     lines = [*sentences(200), "the  dog\u2028runs", "a\tcat", "", "children's (play);", "7%  <s>"]
     side = train_side_tokenizer(lines, kind="bpe", size=600)
     backend = Backend(models.BPE())

@@ -14,7 +14,7 @@ NEAR = 8  # lines
 
 @st.composite
 def lengths_that_belong_together(draw):
-    """Lines of very different lengths; translations are a tenth longer, more or less."""
+    """Return lines of very different lengths, and translations that are about a tenth longer."""
     generator = np.random.default_rng(draw(st.integers(0, 2**32)))
     source = np.exp(generator.normal(4, 0.6, draw(st.integers(30, 400))))
     target = 1.1 * source * np.exp(generator.normal(0, 0.1, len(source)))
@@ -62,7 +62,7 @@ def test_a_cut_is_always_within_both(source, target):
 
 @settings(max_examples=20)
 @given(at=st.integers(0, 199), packed=st.booleans(), seed=st.integers(0, 100))
-def test_the_line_is_named_as_people_count(at, packed, seed, tmp_path_factory):
+def test_lines_are_counted_from_one(at, packed, seed, tmp_path_factory):
     folder = tmp_path_factory.mktemp("parting")
     sources = [word * (1 + (index * 7919 + seed) % 97) for index, word in enumerate(sentences(200, seed))]
     targets = [source.upper() for source in sources]
@@ -77,7 +77,7 @@ def test_the_line_is_named_as_people_count(at, packed, seed, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("source", "target", "longer", "line"), [(0, 1, "t", 1), (3, 0, "s", 1)])
-def test_nothing_on_one_side(source, target, longer, line, tmp_path):
+def test_one_file_may_be_empty(source, target, longer, line, tmp_path):
     files = AlignedFiles(write(tmp_path / "s", ["x"] * source), write(tmp_path / "t", ["y"] * target))
     parting = first_difference(files)
     assert (parting.where, parting.line) == (str(tmp_path / longer), line)
@@ -89,7 +89,7 @@ def test_a_surplus_last_line(tmp_path):
     assert first_difference(files).line == 61
 
 
-def test_equal_files_do_not_part(tmp_path):
+def test_equally_long_files_have_no_difference(tmp_path):
     files = AlignedFiles(
         write(tmp_path / "s", ["a", "", "b" * 500]), write(tmp_path / "t", ["c" * 99, "d", ""])
     )

@@ -9,7 +9,7 @@ from transduce.errors import DataError
 LINES = [" ".join(random_words(200)[begin : begin + 5]) for begin in range(0, 200, 5)]
 
 
-def test_it_is_berts():
+def test_the_tokenizer_is_like_berts():
     side = train_wordpiece(LINES, size=100)
     assert [side.id_of(token) for token in BERT_SPECIAL] == [0, 1, 2, 3, 4]
     assert side.size == 100
@@ -20,7 +20,7 @@ def test_it_is_berts():
     assert side.encode(["日"]) == [[1]]
 
 
-def test_case():
+def test_cased_and_uncased_vocabularies():
     assert train_wordpiece(["Ab ab"], size=60).encode(["AB"]) == train_wordpiece(["Ab ab"], size=60).encode(
         ["ab"]
     )
@@ -28,7 +28,7 @@ def test_case():
     assert cased.encode(["Ab"]) != cased.encode(["ab"])
 
 
-def test_it_is_the_same_every_time():
+def test_training_is_deterministic():
     one, other = (train_wordpiece(LINES, size=120).backend.to_str() for _ in range(2))
     assert one == other
 

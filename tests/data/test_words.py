@@ -35,13 +35,13 @@ def test_many_texts_are_split_as_each_is(batch):
     assert counts == [len(words_of(text)) for text in batch]
 
 
-def test_what_is_printable_holds_no_space_but_one():
-    """What `words_of` relies on."""
+def test_the_only_printable_white_space_is_a_space():
+    """Check an assumption of `words_of`."""
     assert [chr(code) for code in range(0x110000) if chr(code).isspace() and chr(code).isprintable()] == [" "]
 
 
 def letters(texts):
-    """An encoder: one id for each letter, and for each space, which begins a word."""
+    """Encode texts with one id per letter and per space, which begins a word."""
     return Rows.of(
         [[0 if letter == " " else ord(letter) for letter in f" {text}"] if text else [] for text in texts]
     )
@@ -51,7 +51,7 @@ BEGINS = np.arange(0x110000) == 0
 
 
 @given(calls=st.lists(batches, max_size=4), most=st.integers(0, 20))
-def test_remembered_is_encoded_however_little_is_remembered(calls, most):
+def test_cached_words_equal_encoded_words_for_any_cache_size(calls, most):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "MAX_CACHED_IDS", most)
         memory = WordMemory(letters, BEGINS)
@@ -85,7 +85,7 @@ def test_several_threads_may_encode_at_once():
 
 
 def test_words_without_a_beginning_are_encoded_by_themselves():
-    """As those of a ready-made tokenizer that has one id for all words it does not know."""
+    """Some ready-made tokenizers have one id for all unknown words."""
 
     def encode(batch):
         return Rows.of([[0 if word == "known" else 7 for word in text.split(" ")] for text in batch])
@@ -100,13 +100,13 @@ def test_words_are_counted(batch):
     assert count_words(iter(batch)) == expected
 
 
-def test_much_text_is_counted_bit_by_bit(monkeypatch):
+def test_long_texts_are_counted_in_batches(monkeypatch):
     monkeypatch.setattr(words, "_BATCH_CHARACTERS", 50)
     lines = sentences(200)
     assert count_words(lines) == Counter(word for line in lines for word in line.split())
 
 
-def test_of_too_many_words_the_common_ones_are_kept(monkeypatch):
+def test_the_most_frequent_words_are_kept_if_there_are_too_many(monkeypatch):
     monkeypatch.setattr(words, "_BATCH_CHARACTERS", 100)
     monkeypatch.setattr(words, "MAX_COUNTED_BYTES", 1000)
     lines = [f"the dog {number} ж{number}" for number in range(2000)]
@@ -128,7 +128,7 @@ def test_words_are_read_as_often_as_counted(counts):
 
 
 @given(counts=st.dictionaries(st.text("abc", min_size=1), st.integers(1, 500)).map(Counter))
-def test_of_very_many_words_an_even_share_is_read(counts):
+def test_trainers_read_an_even_share_of_too_many_words(counts):
     most = 300
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "MAX_TRAINING_WORDS", most)
@@ -139,7 +139,7 @@ def test_of_very_many_words_an_even_share_is_read(counts):
     assert all(abs(read[word] - share * count) <= 1 for word, count in counts.items())
 
 
-def test_the_library_is_asked_for_each_word_once():
-    """A tokenizer's memory is the one tested here."""
+def test_the_library_encodes_each_word_once():
+    """The cache that is tested here is the one that tokenizers use."""
     assert isinstance(tokenizer("bpe").source._words, WordMemory)
     assert tokenizer("char").source._words is None

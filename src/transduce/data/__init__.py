@@ -1,1 +1,1 @@
-"""From text to batches."""
+"""Text and images to batches: files, tokenizers, prepared corpora, and checks of them."""

@@ -143,7 +143,7 @@ class Doctor:
     def _examine_alignment(self, normalized: CleanChunk, where: str) -> None:
         for region in find_misaligned(normalized.sources, normalized.targets):
             first, last = normalized.lines[region.begin], normalized.lines[region.end - 1]
-            text = _describe(region, first, last)
+            text = _describe(region, last)
             self.found["misaligned"].add(where, first, text, region.end - region.begin)
 
     def _compare_lengths(self, kept: CleanChunk, chunk: Chunk) -> None:
@@ -187,8 +187,8 @@ class Doctor:
         return sum(len(new) for _, _, new in unseen)
 
 
-def _describe(region: Misalignment, first: int, last: int) -> str:
-    lines = f"lines {first:,} to {last:,}: "
+def _describe(region: Misalignment, last: int) -> str:
+    lines = f"up to line {last:,}, "
     if region.shift is None:
         return (
             f"{lines}the pairs are no more alike than random ones "
