@@ -158,7 +158,7 @@ def test_a_target_as_long_as_the_models_limit_has_an_alignment():
 
 def test_a_line_longer_than_the_longest_training_source_is_split(tmp_path):
     model, line = small_translator().model, "fox " * 30
-    transduce.save(model, tmp_path / "known", TOKENIZER, longest=20)
+    transduce.save(model, tmp_path / "known", TOKENIZER, longest_source=20)
     transduce.save(model, tmp_path / "unknown", TOKENIZER)
     pieces = []
     for folders, too_long in [

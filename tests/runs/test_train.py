@@ -59,7 +59,7 @@ def test_a_run_from_python(files, text, tmp_path):
     assert read_toml(tmp_path / "run" / "run.toml") == CONFIG
     longest = 1 + max(map(len, (text / "a").read_text().split()))
     for name in ("best", "final"):
-        assert artifact.read_header(tmp_path / "run" / name).longest == longest
+        assert artifact.read_header(tmp_path / "run" / name).longest_source == longest
 
 
 def test_several_files_of_strings(text, tmp_path):

@@ -85,7 +85,7 @@ def test_chosen_checkpoints_are_averaged(finished, choice, steps, tmp_path):
     torch.testing.assert_close(embedding_of(tmp_path / "out"), expected)
     assert (tmp_path / "out" / "tokenizer.json").exists()
     headers = [artifact.read_header(folder) for folder in (tmp_path / "out", finished.folder / "final")]
-    assert headers[0].longest == headers[1].longest is not None
+    assert headers[0].longest_source == headers[1].longest_source is not None
 
 
 def test_a_damaged_checkpoint_is_not_averaged(finished, tmp_path):

@@ -48,7 +48,11 @@ _COMMANDS = {"gpt": "transduce lm train", "bert": "transduce mlm train", "vit": 
 
 
 def save(
-    model: Model, folder: str | Path, tokenizer: TokenizerPair | None = None, *, longest: int | None = None
+    model: Model,
+    folder: str | Path,
+    tokenizer: TokenizerPair | None = None,
+    *,
+    longest_source: int | None = None,
 ) -> None:
     """Write a model folder.
 
@@ -58,7 +62,7 @@ def save(
         model: A model of any family, in any floating-point type.
         folder: A new or empty folder, or a model folder.
         tokenizer: Saved with the model; without one, the folder cannot be used to translate or generate text.
-        longest: Length in tokens of the longest source the model was trained on, if known.
+        longest_source: Length in tokens of the longest source the model was trained on, if known.
 
     """
     folder = Path(folder).expanduser()
@@ -70,7 +74,7 @@ def save(
         save=uuid.uuid4().hex,
         model=model.config,
         vocabulary=model.vocabulary,
-        longest=longest,
+        longest_source=longest_source,
     )
     text = header.model_dump_json(indent=2, exclude_none=True) + "\n"
     try:

@@ -29,7 +29,7 @@ class Header(Settings):
     vocabulary: Vocabulary | None = Field(
         default=None, description="Sizes and special tokens of a text model."
     )
-    longest: int | None = Field(
+    longest_source: int | None = Field(
         default=None,
         description="Length of the longest source the model was trained on, in tokens, if known.",
     )

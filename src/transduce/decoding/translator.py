@@ -130,7 +130,7 @@ class Translator:
             glossary = Glossary.load(glossary, constraints)
         models = [for_inference(artifact.load_text_to_text(path), precision, device) for path in folders]
         tokenizer = _load_tokenizer(folders)
-        lengths = [artifact.read_header(Path(path).expanduser()).longest for path in folders]
+        lengths = [artifact.read_header(path).longest_source for path in folders]
         return cls(
             model=models[0] if len(models) == 1 else Ensemble(models),
             tokenizer=tokenizer,

@@ -54,8 +54,8 @@ def average_run(
             "restore [model] in run.toml",
         ) from error
     best = folder / "best"
-    longest = artifact.read_header(best).longest if best.exists() else None
-    artifact.save(model, out, tokenizer, longest=longest)
+    longest = artifact.read_header(best).longest_source if best.exists() else None
+    artifact.save(model, out, tokenizer, longest_source=longest)
     return [checkpoint.step_of(path) for path in paths]
 
 
