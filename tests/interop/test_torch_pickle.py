@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from transduce.errors import ArtifactError
-from transduce.interop.torch_pickle import Unknown, read_state, read_torch
+from transduce.interop.pickle_interpreter import Unknown
+from transduce.interop.torch_pickle import read_state, read_torch
 
 KINDS = [
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
