@@ -2,8 +2,8 @@
 
 A pickle is a program for a small stack machine, which may call any function. Here `pickletools` takes the
 program apart without running it, and the interpreter executes the instructions that create containers,
-numbers, strings and tensors. `Interpreter.build` lists the few functions it knows; a call of any other function is
-refused or, if the caller wants that, replaced by an `Unknown`.
+numbers, strings and tensors. `Interpreter.build` lists the few functions it knows; a call of any other
+function is refused or, if the caller wants that, replaced by an `Unknown`.
 """
 
 import pickletools
