@@ -12,6 +12,7 @@ import transduce
 from builders import random_words, small_config
 from inside import run as run_command
 from transduce.config import GPTConfig, RunConfig, TrainingConfig, read_toml
+from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError, TrainingError
 from transduce.runs.lock import locked
 from transduce.runs.session import TrainingSession
@@ -86,10 +87,10 @@ def test_a_run_goes_on_with_the_command_that_began_it(tmp_path, words, files):
         train_masked_language_model(tmp_path / "pairs", resume=True, console=Console(quiet=True))
 
 
-def session(folder, output, *, task=TRANSLATION, processes=1, tensorboard=False, wandb=False):
+def session(folder, output, *, task=TRANSLATION, processes=1, **options):
     console = Console(file=output, width=500)
     team = WorkerGroup(size=processes)
-    return TrainingSession(folder, task, console, team, tensorboard=tensorboard, wandb=wandb)
+    return TrainingSession(folder, task, console, team, **options)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,11 @@ def session(folder, output, *, task=TRANSLATION, processes=1, tensorboard=False,
         ({"task": MASKED_LANGUAGE_MODEL}, "transduce mlm train", ""),
         ({"task": TEXT_CLASSES}, "transduce mlm finetune", ""),
         ({"tensorboard": True}, "transduce train", " --tensorboard"),
-        ({"tensorboard": True, "wandb": True}, "transduce train", " --tensorboard --wandb"),
+        (
+            {"tensorboard": True, "wandb": True, "device": "cpu"},
+            "transduce train",
+            " --device cpu --tensorboard --wandb",
+        ),
     ],
     ids=["plain", "processes", "mlm", "classes", "tensorboard", "wandb"],
 )
@@ -158,3 +163,55 @@ def test_chosen_checkpoints_become_a_model(tmp_path, files):
         assert done.returncode == 2
         assert fact in done.stderr
     assert run_command("average", tmp_path / "run", "--last", 1, "--out", tmp_path / "one").returncode == 0
+
+
+def test_the_options_of_the_command_become_settings(tmp_path, words):
+    (tmp_path / "run.toml").write_text(
+        "[model]\nencoder_layers = 1\ndecoder_layers = 1\nd_model = 16\nd_ff = 16\nheads = 2\n"
+    )
+    done = run_command(
+        "train",
+        *("--source", words, "--target", words, "--out", tmp_path / "run"),
+        *("--config", tmp_path / "run.toml", "--steps", 2, "--learning-rate", 0.25, "--seed", 9),
+        *("--precision", "float32", "--save-minutes", 3, "--device", "cpu"),
+        *("--set", "training.warmup=50", "--set", "model.dropout=0.5", "--set", "training.schedule=cosine"),
+        *("--source-tokenizer", "char", "--target-tokenizer", "byte", "--normalize", "nfd"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "warm-up takes 50 steps" in done.stdout
+    config = read_toml(tmp_path / "run" / "run.toml")
+    training = config.training
+    assert (training.learning_rate, training.seed, training.precision) == (0.25, 9, "float32")
+    assert (training.save_minutes, training.warmup, training.schedule) == (3, 50, "cosine")
+    assert config.model.dropout == 0.5
+    tokenizer = TokenizerPair.load(tmp_path / "run")
+    assert (tokenizer.source.normalization, tokenizer.target.size) == ("nfd", 260)
+    wrong = run_command("train", "--out", tmp_path / "no", "--set", "training.warmpu=50", "--pairs", words)
+    assert wrong.returncode == 2
+    assert "did you mean 'warmup'" in wrong.stderr
+
+
+def test_a_vocabulary_too_small_for_the_alphabet_is_reported(tmp_path):
+    characters = "".join(map(chr, range(0x4E00, 0x5200)))
+    (tmp_path / "text").write_text("".join(f"{character * 2}\n" for character in characters))
+    output = io.StringIO()
+    gpt = GPTConfig(layers=1, d_model=16, d_ff=16, heads=2, max_length=16)
+    train_language_model(
+        tmp_path / "run",
+        text=tmp_path / "text",
+        vocabulary=300,
+        config=RunConfig(model=gpt, training=QUICK),
+        console=Console(file=output, width=500),
+    )
+    assert "vocabulary of 300 is too small" in output.getvalue()
+
+
+def test_tensorboard_gets_the_history_of_a_run_that_began_without_it(tmp_path, files):
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    config = RunConfig(model=small_config(), training=QUICK)
+    transduce.train(tmp_path / "run", config=config, console=Console(quiet=True), **files)
+    options = {"resume": True, "steps": 4, "tensorboard": True}
+    transduce.train(tmp_path / "run", console=Console(quiet=True), **options)
+    events = accumulators.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("valid/nll")] == [2, 4]

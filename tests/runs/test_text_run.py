@@ -60,7 +60,7 @@ def prepared(what, folder, text, console, *, dropout=0.1, max_length=24, **train
 
 
 def prepare_session(folder, inputs, choices, console):
-    session = TrainingSession(folder, inputs.task, console, WorkerGroup(), tensorboard=False, wandb=False)
+    session = TrainingSession(folder, inputs.task, console, WorkerGroup())
     session.prepare(inputs, choices)
     return session
 

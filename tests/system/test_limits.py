@@ -37,7 +37,7 @@ transduce.runs.prepare.keep_memory = transduce.runs.session.keep_memory = lambda
 for megabytes in (250, 4000):
     folder = text / f"run-{megabytes}"
     session = TrainingSession(
-        folder, TRANSLATION, Console(width=200), WorkerGroup(), tensorboard=False, wandb=False
+        folder, TRANSLATION, Console(width=200), WorkerGroup()
     )
     inputs = TranslationInputs(source=text / "a", target=text / "a", tokenizer="char", check_text=False)
     session.prepare(inputs, UserChoices(config))

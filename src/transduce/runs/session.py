@@ -73,13 +73,22 @@ class Run:
 
 
 class TrainingSession:
-    """A run in a folder, from the point of view of one process of the team."""
+    """The preparation and the training of one run, as one process of the team sees them."""
 
     def __init__(
-        self, out: Path, task: Task, console: Console, team: WorkerGroup, *, tensorboard: bool, wandb: bool
+        self,
+        out: Path,
+        task: Task,
+        console: Console,
+        team: WorkerGroup,
+        *,
+        device: str = "auto",
+        tensorboard: bool = False,
+        wandb: bool = False,
     ) -> None:
+        """``device`` is the name that the user chose; the team's device follows from it."""
         self.folder, self.task, self.console, self.team = RunFolder(out), task, console, team
-        self.tensorboard, self.wandb = tensorboard, wandb
+        self.device, self.tensorboard, self.wandb = device, tensorboard, wandb
         self._run: PreparedRun | None = None
 
     def resumes(self, wanted: bool, ignored: Sequence[str]) -> bool:
@@ -178,10 +187,14 @@ class TrainingSession:
     @property
     def resume_command(self) -> str:
         """The command that continues this run in the same way."""
-        options = {"--tensorboard": self.tensorboard, "--wandb": self.wandb}
-        tracking = "".join(f" {name}" for name, is_given in options.items() if is_given)
-        out = shlex.quote(str(self.folder.path))
-        return f"{self.team.launch_command} {self.task.command} --resume --out {out}{tracking}"
+        command = f"{self.team.launch_command} {self.task.command} --resume --out "
+        command += shlex.quote(str(self.folder.path))
+        options = {
+            f" --device {self.device}": self.device != "auto",
+            " --tensorboard": self.tensorboard,
+            " --wandb": self.wandb,
+        }
+        return command + "".join(option for option, is_given in options.items() if is_given)
 
 
 @contextmanager

@@ -426,7 +426,13 @@ def joined_session(
     with join_workers(device) as team:
         console = console or Console(quiet=not team.is_main)
         yield TrainingSession(
-            Path(out).expanduser(), task, console, team, tensorboard=tensorboard, wandb=wandb
+            Path(out).expanduser(),
+            task,
+            console,
+            team,
+            device=device,
+            tensorboard=tensorboard,
+            wandb=wandb,
         )
 
 
