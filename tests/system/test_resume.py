@@ -34,23 +34,23 @@ def start(folder: Path, text: Path, moment: int | None = None, number: int = sig
 
 
 def outcome(folder: Path) -> dict:
-    """All that a run leaves, but the time it took."""
+    """Return everything that a run leaves except the time it took."""
     run = folder / "run"
-    found = {"metrics": (run / "metrics.jsonl").read_bytes()}
+    result = {"metrics": (run / "metrics.jsonl").read_bytes()}
     for path in checkpoint.list_checkpoints(run / "checkpoints"):
         manifest = json.loads((path / "manifest.json").read_text())
         state = json.loads((path / "state.json").read_text())
         del manifest["state.json"], state["seconds"]
-        found[path.name] = (manifest, state)
+        result[path.name] = (manifest, state)
     for name in ("best", "final"):
         weights = load_file(run / name / "model.safetensors")
-        found[name] = {key: tensor.numpy().tobytes() for key, tensor in weights.items()}
-    return found
+        result[name] = {key: tensor.numpy().tobytes() for key, tensor in weights.items()}
+    return result
 
 
 @pytest.fixture(scope="module")
-def undisturbed(text, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs") / "undisturbed"
+def uninterrupted(text, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "uninterrupted"
     process = start(folder, text)
     process.join()
     assert process.exitcode == 0
@@ -58,7 +58,7 @@ def undisturbed(text, tmp_path_factory):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_killed_and_resumed_is_the_same(undisturbed, text, tmp_path, seed):
+def test_a_killed_and_resumed_run_ends_the_same(uninterrupted, text, tmp_path, seed):
     generator = random.Random(seed)
     for _ in range(6):
         process = start(tmp_path / "killed", text, moment=generator.randrange(40))
@@ -67,12 +67,12 @@ def test_killed_and_resumed_is_the_same(undisturbed, text, tmp_path, seed):
     process = start(tmp_path / "killed", text)
     process.join()
     assert process.exitcode == 0
-    assert outcome(tmp_path / "killed") == undisturbed
+    assert outcome(tmp_path / "killed") == uninterrupted
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
-def test_killed_at_any_time(undisturbed, text, tmp_path, seed):
+def test_a_run_killed_at_any_time_ends_the_same(uninterrupted, text, tmp_path, seed):
     """Kill ten times, half of them by the clock, wherever the run is then."""
     generator = random.Random(100 + seed)
     for _ in range(10):
@@ -84,11 +84,11 @@ def test_killed_at_any_time(undisturbed, text, tmp_path, seed):
     process = start(tmp_path / "killed", text)
     process.join()
     assert process.exitcode == 0
-    assert outcome(tmp_path / "killed") == undisturbed
+    assert outcome(tmp_path / "killed") == uninterrupted
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_politely_is_the_same(undisturbed, text, tmp_path, number):
+def test_a_run_stopped_by_a_signal_ends_the_same(uninterrupted, text, tmp_path, number):
     process = start(tmp_path / "run", text, moment=50, number=number)
     process.join()
     assert process.exitcode == 0
@@ -96,10 +96,10 @@ def test_interrupted_politely_is_the_same(undisturbed, text, tmp_path, number):
     assert int(newest.name.removeprefix("step-")) < training_process.CONFIG.training.steps
     process = start(tmp_path / "run", text)
     process.join()
-    assert outcome(tmp_path / "run") == undisturbed
+    assert outcome(tmp_path / "run") == uninterrupted
 
 
-def test_a_damaged_checkpoint_is_passed_over(undisturbed, text, tmp_path):
+def test_a_damaged_checkpoint_is_passed_over(uninterrupted, text, tmp_path):
     process = start(tmp_path / "run", text, moment=80)
     process.join()
     folder = tmp_path / "run" / "run" / "checkpoints"
@@ -111,4 +111,4 @@ def test_a_damaged_checkpoint_is_passed_over(undisturbed, text, tmp_path):
     assert checkpoint.newest_intact(folder) not in (None, newest)
     process = start(tmp_path / "run", text)
     process.join()
-    assert outcome(tmp_path / "run") == undisturbed
+    assert outcome(tmp_path / "run") == uninterrupted
