@@ -1,8 +1,8 @@
-"""A command whose ``--help`` lists its options in panels."""
+"""Commands whose ``--help`` lists options in panels."""
 
 from typing import Any
 
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from transduce.cli.options import HELP, PANELS
 
@@ -10,19 +10,9 @@ from transduce.cli.options import HELP, PANELS
 class Command(TyperCommand):
     """A command that lists the panels of its options in the order of `PANELS`, and ``--help`` at the end."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Show the help text with its paragraphs wrapped to the terminal, not to the source code."""
-        paragraphs = (self.help or "").split("\n\n")
-        self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        super().format_help(ctx, formatter)
-
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return arguments and options, sorted by panel; flags are shown without a type."""
-        parameters = super().get_params(ctx)
-        for parameter in parameters:
-            if getattr(parameter, "is_flag", False):
-                parameter.metavar = ""
-        return sorted(parameters, key=_position)
+        """Return arguments and options, sorted by panel."""
+        return sorted(_flags_without_type(super().get_params(ctx)), key=_position)
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return the ``--help`` option, in a panel of its own."""
@@ -30,6 +20,22 @@ class Command(TyperCommand):
         if option is not None:
             option.rich_help_panel = HELP
         return option
+
+
+class Group(TyperGroup):
+    """A command with subcommands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return arguments and options."""
+        return _flags_without_type(super().get_params(ctx))
+
+
+def _flags_without_type(parameters: list[Any]) -> list[Any]:
+    """Show no type behind options that take no value."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
 
 
 def _position(parameter: Any) -> int:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 
 import typer
 
-from transduce.cli.command import Command
+from transduce.cli.command import Command, Group
 
 
 def group(description: str, example: str, commands: Mapping[str, Callable[..., None]]) -> typer.Typer:
     """Return a command that has these subcommands and, called without one, shows its help."""
-    app = typer.Typer(rich_markup_mode="rich", no_args_is_help=False)
+    app = typer.Typer(cls=Group, rich_markup_mode="rich", no_args_is_help=False)
     for name, command in commands.items():
         app.command(name, cls=Command)(command)
 

@@ -5,10 +5,12 @@ from typing import Annotated
 import typer
 
 from transduce.cli import commands
+from transduce.cli.command import Group
 from transduce.cli.errors import run
 
 _EXAMPLE = "Example: transduce train --source train.en --target train.de --out runs/en-de"
 app = typer.Typer(
+    cls=Group,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

@@ -11,7 +11,7 @@ Text = Annotated[
     list[Path] | None,
     Option(
         metavar="FILE",
-        help="Plain text, one text per line, plain or gzip. Repeat for several files.",
+        help="Training text, one text per line, plain or gzip. Repeat for several files.",
         rich_help_panel=DATA,
     ),
 ]
