@@ -1,5 +1,7 @@
 """Sentences and models for the tests of inspections."""
 
+from functools import cache
+
 import torch
 
 from builders import small_config, small_rnn_config
@@ -24,15 +26,20 @@ def model_for(source, target, *, kind="bpe", config=None, **changes):
     return model, tokenizer
 
 
-def rnn_inspection(attention, **changes):
-    """Return the inspection of a recurrent network with this kind of attention."""
-    return inspection_of(config=small_rnn_config(attention=attention), **changes)
-
-
 def look(model, tokenizer, source, target=None, **search):
     return inspect(Translator(model, tokenizer, SearchSettings(**search)), source, target)
 
 
-def inspection_of(source=ENGLISH, target=GERMAN, *, given=True, beam=3, extra_length=4, **changes):
-    model, tokenizer = model_for(source, target, **changes)
+@cache
+def inspection_of(
+    source=ENGLISH, target=GERMAN, *, given=True, beam=3, extra_length=4, rnn_attention=None, **changes
+):
+    """Inspect a sentence with an untrained model; tests share the results."""
+    config = small_rnn_config(attention=rnn_attention) if rnn_attention else None
+    model, tokenizer = model_for(source, target, config=config, **changes)
     return look(model, tokenizer, source, target if given else None, beam=beam, extra_length=extra_length)
+
+
+def rnn_inspection(attention):
+    """Return the inspection of a recurrent network with this kind of attention."""
+    return inspection_of(rnn_attention=attention)

@@ -189,7 +189,7 @@ def test_a_search_without_a_trace_is_refused(search):
 
 def test_a_search_without_a_result():
     model, tokenizer = model_for(ENGLISH, GERMAN)
-    settings = SearchSettings(no_repeat_ngram=1, min_length=400)
+    settings = SearchSettings(no_repeat_ngram=1, min_length=400)  # more tokens than the vocabulary has
     with pytest.raises(DataError, match="no translation"):
         inspect(Translator(model, tokenizer, settings), ENGLISH)
 
