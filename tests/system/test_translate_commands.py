@@ -245,6 +245,8 @@ def test_interactive_on_a_terminal(folder, interrupt):
     assert "</s>" in shown  # the attention table
     if interrupt:
         process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # raised when the process has ended
+            os.write(leader, b"\n")  # wakes it if the signal came just before it began to wait
     else:
         os.write(leader, b"\x04")
     with contextlib.suppress(OSError):  # raised when the process has ended
