@@ -32,14 +32,6 @@ def trained(tmp_path_factory):
     return folder
 
 
-def test_help(trained):
-    listed = run("--help").stdout
-    for command in ("score", "evaluate"):
-        assert f"  {command}  " in listed
-        shown = run(command, "--help").stdout
-        assert f"Example: transduce {command} runs/en-de/final" in " ".join(shown.split())
-
-
 def test_score_agrees_with_validation(trained):
     pair = ["--source", trained / "test.a", "--target", trained / "test.b"]
     shown = run("score", trained / "run" / "final", *pair)
