@@ -118,7 +118,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, archive):
     assert train_stripes(tmp_path / "whole", archive, steps=30)
     inputs, choices = ImageInputs(archive), UserChoices(config=config(), steps=30)
     run = prepare(tmp_path / "halves", inputs, choices, Console(quiet=True), WorkerGroup())
-    display = ProgressDisplay(Console(quiet=True), 30, run.train.words)
+    display = ProgressDisplay(Console(quiet=True), 30, run.task.words)
     trainer = Trainer(run.folder, run.config, run.model, None, run.train, run.valid, display)
     trainer.stop_requested = True
     trainer.run()
@@ -169,7 +169,7 @@ def test_mistakes(tmp_path, archive):
     np.savez(tmp_path / "one.npz", images=np.zeros((3, 4, 4), np.uint8), labels=np.zeros(3, int))
     refuse(DataError, "images of only one class", images=tmp_path / "one.npz")
     np.savez(tmp_path / "few.npz", images=np.zeros((3, 4, 4), np.uint8), labels=np.arange(3))
-    refuse(DataError, "no class has an image to spare", images=tmp_path / "few.npz")
+    refuse(DataError, "only one image", images=tmp_path / "few.npz")
     np.savez(tmp_path / "odd.npz", images=np.zeros((4, 13, 17), np.uint8), labels=np.arange(4) % 2)
     refuse(DataError, "13×17", images=tmp_path / "odd.npz")
     five = RunConfig(model=ViTConfig(patch_size=3))
