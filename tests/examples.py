@@ -66,9 +66,10 @@ def run_python(block: Block, names: dict[str, Any]) -> None:
 def run_commands(block: Block) -> None:
     """Run the ``transduce`` commands of a block inside this process; each must end with exit code 0.
 
-    In a ``console`` block, commands begin with ``$`` and the rest is output. Other commands are left out.
+    ``transduce check`` may end with 1, which says that it has found something. In a ``console`` block,
+    commands begin with ``$`` and the rest is output. Other commands are left out.
     """
-    for command in _commands(block):
+    for command in commands(block):
         parts, given = shlex.split(command, comments=True), ""
         if "|" in parts and parts[0] == "echo":  # echo "some text" | transduce translate ...
             given, parts = " ".join(parts[1 : parts.index("|")]) + "\n", parts[parts.index("|") + 1 :]
@@ -81,12 +82,14 @@ def run_commands(block: Block) -> None:
         if not parts or parts[0] != "transduce":
             continue
         done = inside.run(*parts[1:], input=given)
-        assert done.returncode == 0, f"{block.page}, line {block.line}: {command}\n{done.stderr}"
+        accepted = (0, 1) if parts[1] == "check" else (0,)
+        assert done.returncode in accepted, f"{block.page}, line {block.line}: {command}\n{done.stderr}"
         if output:
             output.write_text(done.stdout, encoding="utf-8")
 
 
-def _commands(block: Block) -> Iterator[str]:
+def commands(block: Block) -> Iterator[str]:
+    """Yield the commands of a block, without the ``$`` before them."""
     text = block.text.replace("\\\n", " ")
     for line in text.splitlines():
         if block.language == "console":
