@@ -345,7 +345,8 @@ def test_a_reopened_run_trains_to_the_same_bits(files, tmp_path):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_the_corpus_is_read_three_times_and_the_model_built_once(files, tmp_path, monkeypatch):
+def test_the_pairs_are_read_three_times_and_the_model_is_built_once(files, tmp_path, monkeypatch):
+    """To look for problems, to train the tokenizer, and to write the ids."""
     reads, builds = [], []
     real_chunks, real_build = Corpus.chunks, preparing.build
     monkeypatch.setattr(Corpus, "chunks", lambda *a: reads.append(1) or real_chunks(*a))

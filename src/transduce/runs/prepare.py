@@ -28,10 +28,11 @@ def prepare(
 ) -> PreparedRun:
     """Write the tokenizer, the data as ids and ``run.toml`` to ``folder``, and return the prepared run.
 
-    Pairs of texts are read three times: to look for problems, to train the tokenizer, and to write the ids.
-    (One tokenizer per side needs one pass for each. Without the search for problems, pairs are counted in a
-    pass of their own, if some are to be held out.) The model is built once and the objectives are opened
-    once: trials use the same ones as training, and restore the weights.
+    Pairs of texts are read four times: to count the lines of aligned files, to look for problems, to train
+    the tokenizer, and to write the ids. (One tokenizer per side needs one pass for each. Without the search
+    for problems, there are two passes, and one more to count the pairs if some are to be held out.) The model
+    is built once and the objectives are opened once: trials use the same ones as training, and restore the
+    weights.
     """
     task = inputs.task
     RunFolder(folder).check_unused(task)

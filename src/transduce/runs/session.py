@@ -92,7 +92,7 @@ class TrainingSession:
         self._run: PreparedRun | None = None
 
     def resumes(self, wanted: bool, ignored: Sequence[str]) -> bool:
-        """Return whether the run in the folder is resumed, and say which options that ignores."""
+        """Return whether the run in the folder is resumed; print which options are ignored then."""
         if not (wanted and self.folder.is_prepared):
             return False
         self.folder.check_resumable()

@@ -78,13 +78,13 @@ class TranslationInputs:
 
     def check(self, choices: UserChoices, console: Console) -> None:
         """Check the options and the text; print a table of the problems in it."""
-        corpora = {"validation": self.valid} if self.train and self.valid else {}
+        train, valid = self.train, self.valid
         self._check_tokenizer_options(choices)
         self._length_limit(choices)
         if not self.check_text:
             return
         with console.status("checking the text ..."):
-            report = Doctor(self.normalize).examine(self.train, corpora)
+            report = Doctor(self.normalize).examine(train, {"validation": valid} if valid else {})
         self._pair_count = report.pairs
         if not report.findings:
             return
