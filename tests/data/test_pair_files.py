@@ -7,7 +7,7 @@ from corpora import line_texts, pairs_of, refused, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.data.clean import usable
+from transduce.data.chunks import usable
 from transduce.data.pair_files import Csv, JsonLines, Tsv, pair_file
 
 chunk_sizes = st.integers(1, 5)

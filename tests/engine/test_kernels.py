@@ -17,8 +17,7 @@ from transduce.engine import kernels
 from transduce.engine.kernels import LinearStruct, PackedLinear
 from transduce.engine.packed_search import EndingStruct, SearchStruct
 from transduce.engine.packed_stack import LayerStruct, NormStruct, StackStruct
-from transduce.engine.packed_state import LayerPointers
-from transduce.engine.packed_step import StepStruct
+from transduce.engine.packed_step import LayerPointers, StepStruct
 from transduce.nn.attention import scaled_dot_product_attention
 from transduce.nn.state import select_rows
 

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.engine.unpadding import Unpadded
+from transduce.engine.packed_encoder import Unpadded
 
 
 @given(lengths=st.lists(st.integers(0, 7), min_size=1, max_size=5), width=st.integers(1, 4))

@@ -30,8 +30,7 @@ from transduce.artifact.weights import (
 )
 from transduce.config import Vocabulary
 from transduce.data.tokenizer import JOINT, SOURCE, TARGET, TokenizerPair
-from transduce.engine.device import choose_device
-from transduce.engine.precision import to_precision
+from transduce.engine.precision import choose_device, to_precision
 from transduce.errors import ArtifactError, ConfigError
 from transduce.machine import avoid_broken_amx, sync
 from transduce.models.bert import BERT

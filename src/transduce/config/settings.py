@@ -1,6 +1,6 @@
-"""The base class of all configuration."""
+"""The base class of all configuration, and `validate`, which reads it from untrusted data."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -37,3 +37,15 @@ class Settings(_Checked):
 
     other_keys: ClassVar[tuple[str, ...]] = ()
     """Keys that a file may have beside the fields, such as ``preset``."""
+
+
+SettingsT = TypeVar("SettingsT", bound=Settings)
+
+
+def validate(kind: type[SettingsT], data: object, *, where: str) -> SettingsT:
+    """Return ``data`` as settings of this kind, or raise a `ConfigError` that begins with ``where``."""
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        problem, remedy = explain(kind, error)
+        raise ConfigError(f"{where}: {problem}", remedy) from None

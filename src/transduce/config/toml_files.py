@@ -9,7 +9,7 @@ import tomli_w
 
 from transduce.config.presets import preset
 from transduce.config.run import RunConfig
-from transduce.config.validation import validate
+from transduce.config.settings import validate
 from transduce.errors import ConfigError
 from transduce.machine import write_atomically
 

@@ -1,4 +1,4 @@
-"""Chunks: a bounded number of pairs in a row, as bytes."""
+"""Chunks: a bounded number of pairs in a row, as bytes, and the usable pairs among them as text."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -63,3 +63,41 @@ def aligned_chunks(
             sources, targets = [], []
     if sources:
         yield Chunk(sources, targets, range(first, first + len(sources)), str(source), str(target))
+
+
+class CleanChunk(NamedTuple):
+    """Usable pairs, and the line of each."""
+
+    sources: list[str]
+    targets: list[str]
+    lines: Sequence[int]
+
+
+def usable(chunk: Chunk) -> CleanChunk:
+    """Return the usable pairs of a chunk."""
+    kept = [
+        (source, target, line)
+        for source, target, line in zip(
+            _decode(chunk.sources), _decode(chunk.targets), chunk.lines, strict=True
+        )
+        if source and target and not source.isspace() and not target.isspace()
+    ]
+    return CleanChunk([k[0] for k in kept], [k[1] for k in kept], [k[2] for k in kept])
+
+
+def _decode(lines: list[bytes]) -> list[str | None]:
+    """Decode all lines at once where possible; lines that are not UTF-8 become ``None``."""
+    try:
+        texts = b"\n".join(lines).decode().split("\n")
+        if len(texts) == len(lines):  # texts from JSON and CSV may contain line feeds
+            return [*texts]
+    except UnicodeDecodeError:
+        pass
+    return [_decode_line(line) for line in lines]
+
+
+def _decode_line(line: bytes) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None

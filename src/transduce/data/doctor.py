@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from transduce.data.characters import Characters
-from transduce.data.chunks import Chunk
-from transduce.data.clean import CleanChunk, usable
+from transduce.data.chunks import Chunk, CleanChunk, usable
 from transduce.data.corpus import AlignedFiles, Corpus, Part
 from transduce.data.findings import LONG, Report, all_kinds
 from transduce.data.misalignment import Misalignment, find_misaligned

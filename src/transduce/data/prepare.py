@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transduce.data.clean import CleanChunk, usable
+from transduce.data.chunks import CleanChunk, usable
 from transduce.data.corpus import Corpus
 from transduce.data.normalization import DEFAULT, Normalization, normalize_text
 from transduce.data.prepared import Pairs, PairWriter

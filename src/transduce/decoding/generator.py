@@ -16,7 +16,7 @@ from transduce.decoding.hypotheses import Hypothesis
 from transduce.decoding.sampling import sample
 from transduce.decoding.settings import SearchSettings, named
 from transduce.decoding.translation import in_one_line
-from transduce.engine.device import for_inference
+from transduce.engine.precision import for_inference
 from transduce.errors import ConfigError, DataError
 from transduce.models.protocol import Precision, SequenceModel
 

@@ -25,7 +25,7 @@ from transduce.decoding.settings import SearchSettings
 from transduce.decoding.trace import Trace
 from transduce.decoding.translation import Candidate, Translation, join_pieces
 from transduce.decoding.workers import WorkerPool
-from transduce.engine.device import for_inference
+from transduce.engine.precision import for_inference
 from transduce.errors import ConfigError, DataError, TransduceError
 from transduce.models.protocol import Precision, SequenceModel
 

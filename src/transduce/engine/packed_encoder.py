@@ -1,14 +1,38 @@
-"""The encoder in one call of C: `encode` in `kernels.c`."""
+"""The encoder in one call of C, without padding: `encode` in `kernels.c`."""
 
 import ctypes
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from transduce.engine.kernels import required_library
 from transduce.engine.packed_stack import PackedStack
-from transduce.engine.unpadding import Unpadded
 from transduce.nn.encoder import Encoder
+
+
+class Unpadded(NamedTuple):
+    """The places of the real tokens in a padded batch."""
+
+    places: Tensor  # (tokens,), indices into batch × length
+    batch: int
+    length: int
+
+    @classmethod
+    def of(cls, key_mask: Tensor) -> "Unpadded":
+        """Find the real tokens with a key mask, (batch, length)."""
+        return cls(key_mask.flatten().nonzero().squeeze(1), len(key_mask), key_mask.size(1))
+
+    def take(self, x: Tensor) -> Tensor:
+        """Remove the padding: (batch, length, width) → (1, tokens, width)."""
+        return x.flatten(0, 1).index_select(0, self.places)[None]
+
+    def put_back(self, x: Tensor) -> Tensor:
+        """Restore the padding as zeros: (1, tokens, width) → (batch, length, width)."""
+        padded = x.new_zeros(self.batch, self.length, x.size(-1))
+        padded.flatten(0, 1).index_copy_(0, self.places, x[0])  # flatten gives a view
+        return padded
+
 
 MAX_SOURCE_LENGTH = 64  # tokens; for longer sources torch's attention is faster
 

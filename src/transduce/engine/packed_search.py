@@ -6,8 +6,7 @@ from itertools import pairwise
 import torch
 
 from transduce.engine.kernels import required_library
-from transduce.engine.packed_state import PackedState, Pointers
-from transduce.engine.packed_step import PackedStep, StepStruct
+from transduce.engine.packed_step import PackedState, PackedStep, Pointers, StepStruct
 from transduce.models.protocol import SearchRequest, SearchResult
 
 _NOT_A_NUMBER = 3  # the error code of `advance`

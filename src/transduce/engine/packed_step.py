@@ -1,19 +1,104 @@
-"""One decoding step in one call of C, from tokens to logits: `step` in `kernels.c`."""
+"""One decoding step in one call of C, from tokens to logits: `step` in `kernels.c`; and its state."""
 
 import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from transduce.engine.int8 import Int8Output
-from transduce.engine.kernels import MAX_KEYS, required_library
+from transduce.engine.kernels import MAX_KEYS, move_rows, required_library
 from transduce.engine.packed_stack import PackedStack, StackStruct, as_float32
-from transduce.engine.packed_state import PackedState, Pointers
 from transduce.nn.decoder import Decoder
 from transduce.nn.embedding import Embedding
 from transduce.nn.positional import LearnedPositions
-from transduce.nn.state import KeyValue
+from transduce.nn.state import DecoderState, KeyValue, select_rows
+
+
+class LayerPointers(ctypes.Structure):
+    """The keys and values of one layer."""
+
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("key", "value", "memory_key", "memory_value"))
+
+
+@dataclass(frozen=True)
+class Pointers:
+    """Pointers to the keys and values of a state, valid while its first layer's keys are these tensors."""
+
+    keys: Tensor  # of the hypotheses
+    memory: Tensor  # of the sources
+    capacity: int
+    layers: "ctypes.Array[LayerPointers]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy as ``None``: the copy of a state is elsewhere in memory."""
+        return type(None), ()
+
+
+@dataclass
+class PackedState(DecoderState):
+    """A `DecoderState` whose rows are moved by a kernel, and that remembers where its tensors are."""
+
+    _pointers: Pointers | None = None
+
+    @classmethod
+    def of(cls, state: DecoderState) -> "PackedState":
+        """Take over the tensors of a new state."""
+        return cls(state.memory, state.memory_mask, state.caches, state.width)
+
+    def pointers(self, like: KeyValue) -> Pointers:
+        """Return pointers to all layers, with room for one more position.
+
+        ``like`` has the shape of the keys and values of no position: (targets, heads, 0, d).
+        """
+        cache, memory, known = self.caches[0], self.memory[0].key, self._pointers
+        if (
+            known is not None
+            and cache.held is not None
+            and cache.held.key is known.keys
+            and memory is known.memory
+            and cache.length < known.capacity
+        ):
+            return known
+        layers = [
+            (*cache.reserve_next(like), *source)
+            for cache, source in zip(self.caches, self.memory, strict=True)
+        ]
+        structs = (LayerPointers * len(layers))(
+            *(LayerPointers(*(part.data_ptr() for part in parts)) for parts in layers)
+        )
+        keys = layers[0][0]
+        self._pointers = Pointers(keys, memory, keys.size(2), structs)
+        return self._pointers
+
+    def select_sources(self, rows: Tensor) -> None:
+        """Keep these sources, (sources,), moved by one call per kind of tensor."""
+        self.memory = _select_layers(self.memory, rows, self.memory[0].key.size(2))
+        self.memory_mask = self.memory_mask[rows]
+
+    def select_targets(self, rows: Tensor) -> None:
+        """Keep the caches of these hypotheses, (targets,)."""
+        held = [cache.held for cache in self.caches if cache.held is not None]
+        if held:
+            selected = _select_layers(held, rows, self.length)
+            for cache, layer in zip(self.caches, selected, strict=True):
+                cache.held = layer
+
+
+def _select_layers(layers: Sequence[KeyValue], rows: Tensor, filled: int) -> list[KeyValue]:
+    """Keep these rows of all layers, in place where the kernel can move them."""
+    parts = (_select_alike(alike, rows, filled) for alike in zip(*layers, strict=True))
+    return [KeyValue(*both) for both in zip(*parts, strict=True)]
+
+
+def _select_alike(arrays: Sequence[Tensor], rows: Tensor, filled: int) -> Sequence[Tensor]:
+    first = arrays[0]
+    if len(rows) > len(first) or not move_rows(arrays, rows, filled):
+        return [select_rows(each, rows, filled) for each in arrays]
+    return arrays if len(rows) == len(first) else [each[: len(rows)] for each in arrays]
 
 
 class StepStruct(ctypes.Structure):

@@ -6,8 +6,7 @@ from torch import Tensor
 from transduce.config import TransformerConfig, Vocabulary
 from transduce.engine.packed_encoder import MAX_SOURCE_LENGTH, PackedEncoder
 from transduce.engine.packed_search import can_search, packed_search
-from transduce.engine.packed_state import PackedState
-from transduce.engine.packed_step import PackedStep
+from transduce.engine.packed_step import PackedState, PackedStep
 from transduce.models.protocol import AttentionWeights, Model, SearchRequest, SearchResult
 from transduce.models.transformer import Memory, Transformer
 from transduce.nn.masks import padding_mask

@@ -1,6 +1,6 @@
-"""The precision in which a model is used for inference."""
+"""The precision and the device that a model is used with for inference."""
 
-from typing import Literal
+from typing import Literal, TypeVar, cast, overload
 
 import torch
 from torch import nn
@@ -79,3 +79,33 @@ def require_bfloat16() -> None:
 def _overflows_in_16_bits() -> bool:
     """Return whether this processor lacks instructions that add 8-bit products in 32 bits."""
     return not (cpu_reports("avx512_vnni") or cpu_reports("avx_vnni"))
+
+
+ModelT = TypeVar("ModelT", bound=Model)
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """Return the device of this name: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:1``."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device (--device) is {name!r}", "use auto, cpu, cuda or cuda:1") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device (--device) is {name!r}, but torch finds {torch.cuda.device_count()} CUDA devices",
+            "use auto or cpu",
+        )
+    return device
+
+
+@overload
+def for_inference(
+    model: Transformer, precision: Precision = "auto", device: str = "auto"
+) -> Transformer | PackedTransformer: ...
+@overload
+def for_inference(model: ModelT, precision: Precision = "auto", device: str = "auto") -> ModelT: ...
+def for_inference(model: ModelT, precision: Precision = "auto", device: str = "auto") -> Model:
+    """Move a model to a device and change it to a precision; it cannot be trained afterwards."""
+    return cast("ModelT", to_precision(model.to(choose_device(device)), precision))

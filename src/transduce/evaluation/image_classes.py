@@ -10,7 +10,7 @@ import torch
 from transduce import artifact
 from transduce.data.image_files import read_images
 from transduce.data.images import Images
-from transduce.engine.device import for_inference
+from transduce.engine.precision import for_inference
 from transduce.errors import DataError
 from transduce.models.protocol import Precision
 from transduce.models.vit import ViT

@@ -15,7 +15,7 @@ from transduce.data.masking import IGNORED
 from transduce.data.plain_text import read_texts
 from transduce.data.rows import Rows
 from transduce.data.tokenizer import TokenizerPair
-from transduce.engine.device import for_inference
+from transduce.engine.precision import for_inference
 from transduce.errors import DataError
 from transduce.models.gpt import GPT
 from transduce.models.perplexity import perplexity

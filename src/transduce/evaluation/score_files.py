@@ -12,7 +12,7 @@ from rich.console import Console
 from transduce import artifact
 from transduce.data.text_files import count_lines
 from transduce.decoding.streams import standard_output
-from transduce.engine.device import for_inference
+from transduce.engine.precision import for_inference
 from transduce.errors import DataError
 from transduce.evaluation.lines import read_file, require_same_count
 from transduce.evaluation.score import Score, Total, score_pairs

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from transduce import artifact
 from transduce.decoding.translator import Translator
-from transduce.engine.device import for_inference
+from transduce.engine.precision import for_inference
 from transduce.errors import ConfigError
 from transduce.inspection.capture import inspect as inspect_sentence
 from transduce.inspection.head_table import examine_files, print_heads, write_json

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from transduce.data.batching import Batch, pad
-from transduce.data.clean import usable
+from transduce.data.chunks import usable
 from transduce.data.corpus import AlignedFiles
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import DataError

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from transduce import artifact
 from transduce.data.image_files import read_for_model
-from transduce.engine.device import for_inference
+from transduce.engine.precision import for_inference
 from transduce.errors import require_matplotlib
 from transduce.inspection.heat_map import drawing
 from transduce.inspection.image_attention import ImageAttention, inspect_image

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transduce import artifact
 from transduce.data.image_files import list_images, read_for_model
-from transduce.engine.device import for_inference
+from transduce.engine.precision import for_inference
 from transduce.errors import ConfigError, DataError
 from transduce.models.protocol import Precision
 from transduce.models.vit import ViT

@@ -19,7 +19,7 @@ from transduce.data.readable import readable
 from transduce.data.text_files import require_utf8
 from transduce.data.text_pairs import encode_lines, segments_of
 from transduce.data.tokenizer import TokenizerPair
-from transduce.engine.device import for_inference
+from transduce.engine.precision import for_inference
 from transduce.errors import ConfigError, DataError
 from transduce.models.bert import BERT
 from transduce.models.protocol import Precision

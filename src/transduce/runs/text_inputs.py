@@ -11,8 +11,7 @@ from rich.console import Console
 
 from transduce.config import PRESETS, BERTConfig, GPTConfig
 from transduce.data.blocks import Cutter
-from transduce.data.chunks import RawPair
-from transduce.data.clean import usable
+from transduce.data.chunks import RawPair, usable
 from transduce.data.normalization import DEFAULT, Normalization
 from transduce.data.pair_files import Tsv
 from transduce.data.plain_text import prepare_text, read_texts

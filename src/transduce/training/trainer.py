@@ -14,7 +14,7 @@ from transduce.errors import TrainingError
 from transduce.models.protocol import Model
 from transduce.nn.dropout import use_generator
 from transduce.training import checkpoint
-from transduce.training.averaging import MovingAverage
+from transduce.training.averaging import ModelWriter, MovingAverage
 from transduce.training.callback import TrainingCallback
 from transduce.training.checkpoint import Progress
 from transduce.training.checkpointer import Checkpointer
@@ -29,7 +29,6 @@ from transduce.training.early_stopping import (
 from transduce.training.gradients import GradientAccumulator, LossSums
 from transduce.training.memory import is_out_of_memory, split_batches, split_further
 from transduce.training.metrics import MetricsLog
-from transduce.training.model_writer import ModelWriter
 from transduce.training.objectives.objective import Indices, LossModule, Objective
 from transduce.training.optimizer import freeze, make_optimizer, scale_and_clip
 from transduce.training.schedule import make_schedule

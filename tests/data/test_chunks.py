@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.data.chunks import Chunk
-from transduce.data.clean import usable
+from transduce.data.chunks import Chunk, usable
 
 line_bytes = st.one_of(
     st.text(max_size=20).map(str.encode),
