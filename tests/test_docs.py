@@ -146,14 +146,18 @@ def test_the_readme_is_short():
 
 @pytest.mark.usefixtures("small_presets")
 def test_the_tutorial_runs(tmp_path):
-    pytest.importorskip("babel", reason="Babel is not installed")
+    for package in ("babel", "matplotlib"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
     changes = {
         "20_000": "300",
         r"date_pairs\(500": "date_pairs(10",
-        "--steps 500": "--steps 4",
+        "steps = 800": "steps = 4",
         "steps=20": "steps=2",
     }
-    examples.run_page(_shortened(DOCS / "tutorial.md", tmp_path, changes), tmp_path)
+    page = _shortened(DOCS / "tutorial.md", tmp_path, changes)
+    (run_file,) = examples.blocks(page, "toml")
+    (tmp_path / "run.toml").write_text(run_file.text, encoding="utf-8")
+    examples.run_page(page, tmp_path)
     assert (tmp_path / "dates.html").exists()
     assert len((tmp_path / "test.output").read_text(encoding="utf-8").splitlines()) == 10
 
