@@ -61,7 +61,7 @@ def log_probability(models, source, ids, *, ended):
     ],
     ids="-".join,
 )
-def test_what_is_found_is_as_likely_as_it_says(options, by_kernels, monkeypatch):
+def test_log_probabilities_are_those_of_the_whole_pass(options, by_kernels, monkeypatch):
     options = dict(options)
     models = [rounded(seed) for seed in range(2 if options.pop("ensemble", False) else 1)]
     assert all(isinstance(each, PackedTransformer) == by_kernels for each in models)
@@ -85,7 +85,7 @@ def test_what_is_found_is_as_likely_as_it_says(options, by_kernels, monkeypatch)
             assert each.alignment is None or len(each.alignment) == len(each.tokens)
 
 
-def test_processes_side_by_side_find_the_same(by_kernels, monkeypatch):
+def test_parallel_processes_find_the_same(by_kernels, monkeypatch):
     monkeypatch.setattr(module, "BATCH_TOKENS", 16)
     translator = Translator(rounded(0), TOKENIZER, SearchSettings(extra_length=5, nbest=2))
     before, found = torch.get_num_threads(), []

@@ -40,7 +40,7 @@ def test_rows_of_different_sizes_keep_their_precision():
     assert found[:, 3].abs().max() < 1e-6
 
 
-def test_every_linear_map_is_exchanged_and_the_rest_stays():
+def test_every_linear_layer_is_replaced_and_nothing_else():
     model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.ModuleList([nn.Linear(8, 4)]))
     quantise_linear_layers(model)
     assert [type(module) for module in model.modules() if type(module) in (nn.Linear, Int8Linear)] == [

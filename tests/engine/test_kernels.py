@@ -47,7 +47,7 @@ def afresh(monkeypatch, tmp_path):
     d_out=st.integers(1, 150),
     threads=st.integers(1, 5),
 )
-def test_a_product_is_that_of_the_rounded_numbers(seed, rows, d_in, d_out, threads):
+def test_products_equal_those_of_the_quantised_numbers(seed, rows, d_in, d_out, threads):
     """Exactly: the sums of products of whole numbers have no error."""
     torch.manual_seed(seed)
     x, weight, bias = torch.randn(rows, d_in), torch.randn(d_out, d_in), torch.randn(d_out)
@@ -105,7 +105,7 @@ def test_attention_is_the_equation(seed, batch, heads, queries, length, d_k, d_v
 
 
 @needs_kernels
-def test_attention_stands_scores_far_apart():
+def test_attention_with_extreme_scores():
     query, key = 1e4 * torch.randn(2, 1, 1, 16), torch.randn(2, 1, 30, 16)
     value = torch.randn(2, 1, 30, 16)
     expected = scaled_dot_product_attention(query, key, value).values
@@ -169,7 +169,7 @@ def test_copies_compute_the_same():
 
 
 @needs_kernels
-def test_both_sides_mean_the_same_structures():
+def test_structures_have_the_same_size_in_python_and_c():
     declared = (
         LinearStruct,
         AttentionStruct,
@@ -195,7 +195,7 @@ def test_both_sides_mean_the_same_structures():
     count=st.integers(1, 8),
     threads=st.integers(1, 3),
 )
-def test_the_best_are_those_of_a_full_sort(seed, sentences, width, vocabulary, count, threads):
+def test_the_best_continuations_are_those_of_a_full_sort(seed, sentences, width, vocabulary, count, threads):
     torch.manual_seed(seed)
     logits, sums = 5 * torch.randn(sentences, width, vocabulary), -10 * torch.rand(sentences, width)
     silent = torch.tensor([0, vocabulary - 1])
@@ -231,7 +231,7 @@ def test_too_few_possible_continuations_leave_impossible_ones():
 @given(
     seed=SEEDS, rows=st.integers(1, 8), filled=st.integers(0, 5), dtype=st.sampled_from(["float32", "bool"])
 )
-def test_rows_move_as_an_index_says_or_not_at_all(seed, rows, filled, dtype):
+def test_rows_are_moved_as_indexed_or_not_at_all(seed, rows, filled, dtype):
     torch.manual_seed(seed)
     held = torch.randint(0, 2 if dtype == "bool" else 99, (8, 3, 5, 4)).to(getattr(torch, dtype))
     before, wanted = held.clone(), torch.randint(0, 8, (rows,))

@@ -31,7 +31,7 @@ def assert_close(found, expected):
 
 @pytest.mark.parametrize("changes", SUPPORTED)
 @pytest.mark.parametrize("threads", [1, 3])
-def test_it_is_the_encoder_in_python(changes, threads):
+def test_equal_to_the_encoder_in_python(changes, threads):
     model, sources = rounded(**changes), padded([9, 1, 5])
     with shared_by(threads):
         found = read(model, sources)
@@ -63,7 +63,7 @@ def test_padding_may_be_anywhere():
 
 
 @pytest.mark.parametrize("changes", UNSUPPORTED)
-def test_others_go_layer_by_layer(changes):
+def test_unsupported_models_go_layer_by_layer(changes):
     model = rounded(**changes)
     assert isinstance(model, Transformer)
     assert read(model, random_tokens(2, 5)).isfinite().all()
@@ -83,7 +83,7 @@ def test_attention_weights_of_every_layer():
     assert len(model.attention(sources, sources).encoder) == model.config.encoder_layers
 
 
-def test_copies_point_nowhere_else():
+def test_copies_have_their_own_memory():
     model, sources = rounded(), random_tokens(2, 5)
     expected = read(model, sources)
     copied = copy.deepcopy(model)

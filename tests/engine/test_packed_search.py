@@ -50,7 +50,7 @@ def searches(monkeypatch):
 
 @pytest.mark.parametrize("changes", SUPPORTED)
 @pytest.mark.parametrize("beam", [1, 4])
-def test_it_is_the_search_in_python(changes, beam, searches):
+def test_equal_to_the_search_in_python(changes, beam, searches):
     model = rounded(**changes)
     sources, lengths = padded([9, 4, 1, 6, 3]), [12, 7, 1, 12, 9]
     found = beam_search(model, sources, lengths, beam=beam)
@@ -72,7 +72,7 @@ def test_it_is_the_search_in_python(changes, beam, searches):
     eagerness=st.floats(0, 4),
     seed=st.integers(0, 99),
 )
-def test_whatever_is_looked_for(lengths, limits, beam, count, alpha, plain, exact, room, eagerness, seed):
+def test_any_request_gives_the_results_of_the_oracle(lengths, limits, beam, count, alpha, plain, exact, room, eagerness, seed):
     """``eagerness`` is how soon the model would end."""
     model = _eager(eagerness)
     sources, limits = padded(lengths, seed=seed), limits[: len(lengths)]
@@ -96,7 +96,7 @@ def _eager(eagerness):
 @pytest.mark.parametrize("alpha", [-1, 0, 0.6, 2])
 @pytest.mark.parametrize("eagerness", [0.3, 0.6, 1, 1.5])
 @pytest.mark.parametrize(("beam", "exact"), [(1, True), (3, True), (3, False)])
-def test_when_to_stop(alpha, eagerness, beam, exact):
+def test_the_search_stops_when_the_oracle_stops(alpha, eagerness, beam, exact):
     """Where ends are likely, and what comes after them might be better."""
     model, sources, limits = _eager(eagerness), padded([*range(1, 9)] * 2), [*range(16, 0, -1)]
     asked = {"beam": beam, "count": 1, "exact": exact, "penalty": plain_penalty(alpha)}
@@ -127,14 +127,14 @@ def test_targets_end_by_themselves_or_at_their_limit():
         {"beam": TOKENS // 2},
     ],
 )
-def test_where_others_have_a_say_it_goes_step_by_step(others, searches):
+def test_searches_that_the_kernel_cannot_run_go_step_by_step(others, searches):
     sources = random_tokens(1, 5)
     model = rounded()
     assert beam_search(model, sources, [7], **{"beam": 3, **others})[0]
     assert not searches
 
 
-def test_beyond_its_lengths_it_goes_step_by_step(searches):
+def test_targets_longer_than_the_kernel_supports_go_step_by_step(searches):
     model, sources = rounded(positions="learned", max_length=8), random_tokens(2, 5)
     beam_search(model, sources, [8, 8])
     assert searches == [1]
@@ -142,7 +142,7 @@ def test_beyond_its_lengths_it_goes_step_by_step(searches):
     assert searches == [1]
 
 
-def test_no_sources_have_no_targets():
+def test_an_empty_batch():
     assert beam_search(rounded(), random_tokens(0, 5), []) == []
 
 

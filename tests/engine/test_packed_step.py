@@ -53,7 +53,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize("changes", SUPPORTED)
-def test_it_is_the_step_in_python(changes):
+def test_equal_to_the_step_in_python(changes):
     model = rounded(**changes)
     sources = random_tokens(3, 9)
     sources[1, 6:] = model.vocabulary.pad
@@ -89,7 +89,7 @@ def test_sentences_do_not_depend_on_their_batch(batch, length, seed):
 
 
 @pytest.mark.parametrize("changes", UNSUPPORTED)
-def test_others_go_layer_by_layer(changes):
+def test_unsupported_models_go_layer_by_layer(changes):
     model = rounded(**changes)
     assert isinstance(model, Transformer)
     assert len(steps(model, random_tokens(2, 5), [None, None])) == 2
@@ -100,7 +100,7 @@ def test_a_packed_model_cannot_be_trained():
         rounded().train()
 
 
-def test_copies_and_models_in_other_numbers_point_nowhere_else():
+def test_copies_have_their_own_memory():
     model = rounded()
     sources = random_tokens(2, 5)
     expected = steps(model, sources, [None] * 3)
@@ -122,7 +122,7 @@ def test_layers_of_different_sizes_go_one_by_one():
 
 
 @pytest.mark.parametrize("token", [-1, TOKENS])
-def test_there_must_be_such_a_token(token):
+def test_unknown_tokens_are_refused(token):
     model = rounded()
     with torch.inference_mode():
         state = model.start(model.encode(random_tokens(2, 5)))
@@ -131,7 +131,7 @@ def test_there_must_be_such_a_token(token):
         assert state.length == 0
 
 
-def test_a_state_may_be_copied_in_the_middle():
+def test_a_state_can_be_copied_between_steps():
     model = rounded()
     tokens = torch.tensor([4, 7])
     with torch.inference_mode():

@@ -20,7 +20,7 @@ MODELS = {
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8", "auto"])
 @pytest.mark.parametrize("family", MODELS)
-def test_another_format_says_about_the_same(family, precision):
+def test_other_precisions_give_similar_logits(family, precision):
     make, texts = MODELS[family]
     model, tokens = make(), [random_tokens(3, 6, seed=text) for text in range(texts)]
     rough = to_precision(copy.deepcopy(model), precision)

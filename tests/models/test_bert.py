@@ -21,7 +21,7 @@ def test_padding_changes_nothing():
 
 
 @torch.no_grad()
-def test_it_sees_both_sides_and_its_segments():
+def test_bert_attends_in_both_directions_and_reads_segments():
     model, tokens = small_bert(), random_tokens(1, 6)
     before = model(tokens)
     changed = tokens.clone()
@@ -55,7 +55,7 @@ def test_saved_is_loaded(heads, tmp_path):
         assert torch.equal(again.classify(again.encode(tokens)), model.classify(model.encode(tokens)))
 
 
-def test_what_it_has_no_head_for_is_said():
+def test_a_missing_head_is_named():
     model, tokens = small_bert(masked_head=False), random_tokens(1, 3)
     states = model.encode(tokens)
     for asked in (lambda: model(tokens), lambda: model.pool(states), lambda: model.classify(states)):

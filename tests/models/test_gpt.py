@@ -108,7 +108,7 @@ def test_beam_scores_are_the_models_own():
 
 
 @torch.no_grad()
-def test_post_norm_is_the_first_gpts():
+def test_post_norm_gpt():
     """Norms behind the sub-layers, and none at the end; steps and the whole pass agree."""
     model, tokens = small_gpt(norm="post"), random_tokens(2, 6)
     x = model.positions(model.output(tokens))

@@ -42,7 +42,7 @@ def test_causality(variant, cut, seed):
     extra=st.integers(0, 4),
 )
 @settings(max_examples=40)
-def test_neither_padding_nor_neighbours_change_a_sentence(variant, lengths, extra):
+def test_padding_and_neighbours_change_nothing(variant, lengths, extra):
     model = small_rnn(**variant)
     longest = [max(pair[side] for pair in lengths) + extra for side in (0, 1)]
     source, target = (torch.zeros(len(lengths), length).long() for length in longest)
@@ -142,7 +142,7 @@ def test_attention_weights(kind):
     assert not found.requires_grad
 
 
-def test_without_attention_there_is_nothing_to_show():
+def test_an_rnn_without_attention_has_no_weights_to_show():
     assert (
         small_rnn(attention="none").attention(random_tokens(2, 6), random_tokens(2, 4)).encoder_decoder == []
     )
@@ -169,7 +169,7 @@ def test_sharing(share, matrices):
     assert len(used) == matrices
 
 
-def test_mistakes_in_making_one():
+def test_invalid_configurations_are_refused():
     with pytest.raises(ConfigError, match="share = 'target'"):
         RNN(small_rnn_config(share="all"), Vocabulary(source=5, target=6))
     with pytest.raises(TypeError, match=r"preset\('rnn'\)\.model"):
@@ -238,7 +238,7 @@ def test_bfloat16_products_are_close(cell, kind):
     assert all(parameter.grad.dtype == torch.float32 for parameter in model.parameters())
 
 
-def test_it_can_be_cast_and_copied():
+def test_casting_and_copying():
     model = small_rnn()
     source, target = random_tokens(2, 5), random_tokens(2, 6)
     expected = model(source, target)
@@ -246,7 +246,7 @@ def test_it_can_be_cast_and_copied():
     torch.testing.assert_close(copy.deepcopy(model).double()(source, target).float(), expected)
 
 
-def test_it_reads_without_end():
+def test_an_rnn_has_no_maximum_length():
     model = small_rnn()
     assert model.max_length is None
     assert model(random_tokens(1, 2000), random_tokens(1, 3)).isfinite().all()

@@ -52,7 +52,7 @@ def test_causality(variant, cut, seed):
     extra=st.integers(0, 4),
 )
 @settings(max_examples=40)
-def test_neither_padding_nor_neighbours_change_a_sentence(variant, lengths, extra):
+def test_padding_and_neighbours_change_nothing(variant, lengths, extra):
     model = small_model(**variant)
     longest = [max(pair[side] for pair in lengths) + extra for side in (0, 1)]
     source, target = (
@@ -221,7 +221,7 @@ def test_attention_weights_of_the_variants_have_the_same_shapes(attention):
     assert all((w.triu(1) == 0).all() for w in weights.decoder)
 
 
-def test_each_attention_is_where_its_name_says():
+def test_every_kind_of_attention_is_built_where_it_belongs():
     for attention, encoder, decoder in (
         (FullAttention(), FullSelfAttention, FullSelfAttention),
         (WindowAttention(radius=3, global_tokens=1), WindowSelfAttention, WindowSelfAttention),
@@ -331,7 +331,7 @@ def test_every_preset_has_its_size(name):
 
 
 @pytest.mark.parametrize("which", ["dropout", "attention_dropout", "activation_dropout"])
-def test_every_dropout_is_wired(which):
+def test_every_dropout_has_an_effect(which):
     model = small_model(**{which: 0.5}).train()
     source, target = random_tokens(2, 5), random_tokens(2, 6)
     assert not torch.equal(model(source, target), model(source, target))
@@ -368,7 +368,7 @@ def test_max_length():
     assert small_model(positions="learned", max_length=9).max_length == 9
 
 
-def test_reading_leaves_no_graph_behind():
+def test_decoding_builds_no_autograd_graph():
     model = small_model()
     source, target = random_tokens(2, 3), random_tokens(2, 3)
     assert not any(w.requires_grad for w in model.attention(source, target).encoder)

@@ -110,7 +110,7 @@ def test_any_size_and_any_channels(size, pooling, positions):
         torch.testing.assert_close(weights[0].sum(dim=-1), torch.ones(2, 2, tokens))
 
 
-def test_bytes_are_shares_of_255():
+def test_uint8_pixels_are_divided_by_255():
     model = shaken()
     images = torch.randint(0, 256, (2, 8, 12, 3), dtype=torch.uint8)
     torch.testing.assert_close(model(images), model(images / 255))
@@ -178,7 +178,7 @@ def test_mistakes_in_the_configuration(changes, said):
 
 
 @pytest.mark.parametrize("name", ["image_size", "patch_size", "channels", "classes"])
-def test_what_is_missing_is_named(name):
+def test_a_missing_option_is_named(name):
     with pytest.raises(ConfigError, match=f"needs {name}"):
         build(config(**{name: None}))
 

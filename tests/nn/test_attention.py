@@ -73,7 +73,7 @@ def test_fast_path_equals_the_equation(case):
 
 
 @given(cases)
-def test_weights_are_proportions_of_what_may_be_seen(case):
+def test_weights_are_zero_for_hidden_keys_and_sum_to_one(case):
     query, key, value, mask = draw({**case, "dtype": torch.float64})
     weights = scaled_dot_product_attention(query, key, value, mask).weights
     seen = torch.ones_like(weights, dtype=torch.bool) if mask is None else mask.expand(weights.shape)
@@ -83,7 +83,7 @@ def test_weights_are_proportions_of_what_may_be_seen(case):
 
 
 @pytest.mark.parametrize("attend", [fast_attention, lambda *x: scaled_dot_product_attention(*x).values])
-def test_a_row_that_may_see_nothing_is_zero_and_has_a_gradient(attend):
+def test_a_query_without_allowed_keys_gets_zeros_and_a_finite_gradient(attend):
     x = torch.randn(1, 1, 3, 4, requires_grad=True)
     mask = torch.tensor([[True, True, False], [False, False, False], [True, False, True]])
     values = attend(x, x, x, mask)

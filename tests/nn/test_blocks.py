@@ -32,7 +32,7 @@ def test_gelu_and_swiglu():
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
-def test_positions_are_treated_alike_and_apart(activation):
+def test_feed_forward_treats_every_position_alike(activation):
     block, x = FeedForward(4, 7, activation=activation), torch.randn(1, 5, 4)
     torch.testing.assert_close(block(x)[:, 2], block(x[:, 2:3])[:, 0])
 
@@ -66,7 +66,7 @@ def test_xavier_uniform_and_zero_biases():
     assert layer.bias.abs().max().item() == 0
 
 
-def test_fused_parts_start_as_their_own_matrices_would():
+def test_fused_parts_are_initialised_separately():
     layer = FusedLinear(300, [200, 50])
     for part, size in zip(layer.weight.split([200, 50]), (200, 50), strict=True):
         bound = math.sqrt(6 / (300 + size))

@@ -136,7 +136,7 @@ def test_a_cache_continues_what_the_whole_would_be(size, pieces):
     torch.testing.assert_close(torch.cat(steps, dim=1), layer(x), atol=1e-5, rtol=0)
 
 
-def test_what_is_alike_is_found():
+def test_similar_positions_attend_to_each_other():
     """Vectors that nearly agree fall into one bucket far more often than others do."""
     x = torch.randn(1, 1, 400, 16)
     hashed = Rotations(heads=1, rounds=1, d_k=16, buckets=8).eval()

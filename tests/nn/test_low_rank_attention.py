@@ -53,7 +53,7 @@ def test_padding_changes_nothing(length, extra):
     assert (padded[0][..., length:] == 0).all()
 
 
-def test_shares_are_how_far_a_value_moves_the_result():
+def test_position_shares_are_the_influence_of_each_value():
     layer, x = attention(rank=3), torch.randn(1, 6, 8)
     record: list[torch.Tensor] = []
     layer(x, record=record)
@@ -69,7 +69,7 @@ def test_shares_are_how_far_a_value_moves_the_result():
     torch.testing.assert_close(moved / moved.sum(-1, keepdim=True), record[0], rtol=1e-3, atol=1e-4)
 
 
-def test_a_text_of_nothing_gets_zeros():
+def test_a_text_of_padding_alone_gets_zeros():
     layer, x = attention(), torch.randn(1, 4, 8)
     layer.output.bias.data.zero_()
     assert (layer(x, torch.zeros(1, 4, dtype=torch.bool)) == 0).all()

@@ -24,7 +24,7 @@ def test_sinusoids_are_the_papers_formula(position, d_model):
 
 
 @given(start=st.integers(0, 300), length=st.integers(1, 300), d_model=st.integers(1, 9))
-def test_any_stretch_of_positions_is_the_same_however_it_is_reached(start, length, d_model):
+def test_sinusoids_do_not_depend_on_the_start(start, length, d_model):
     positions, x = SinusoidalPositions(d_model), torch.zeros(2, length, d_model)
     direct = positions(x, start)
     assert torch.equal(direct[0], sinusoids(length, d_model, start=start))
@@ -39,7 +39,7 @@ def test_sinusoids_are_not_part_of_the_saved_model():
 
 
 @pytest.mark.parametrize("positions", [SinusoidalPositions(6), RotaryPositions(6)])
-def test_tables_survive_what_happens_to_a_model(positions):
+def test_position_tables_survive_casts_and_copies(positions):
     """Inference mode before training, other types in between, and lengths that differ between processes."""
     x = torch.randn(2, 3, 5, 6, requires_grad=True)
     x = x if isinstance(positions, RotaryPositions) else x[0]
@@ -59,7 +59,7 @@ def test_a_rotation_by_hand():
     torch.testing.assert_close(turned, torch.tensor(expected))
 
 
-def test_learned_positions_end():
+def test_learned_positions_beyond_max_length_are_refused():
     positions = LearnedPositions(5, 4)
     x = torch.randn(2, 3, 4)
     torch.testing.assert_close(positions(x, 2), x + positions.weight[2:5])
@@ -83,12 +83,12 @@ def test_rotary_products_depend_on_the_distance_alone(d_k, distance, shift):
     assert product(distance + shift, shift) == pytest.approx(product(distance, 0), abs=1e-4)
 
 
-def test_one_dimension_cannot_turn():
+def test_rotary_positions_need_two_dimensions():
     with pytest.raises(ValueError, match="d_k"):
         RotaryPositions(1)
 
 
-def test_rotation_keeps_lengths_and_starts_at_nothing():
+def test_rotation_keeps_norms_and_is_the_identity_at_position_0():
     rotary, x = RotaryPositions(6), torch.randn(2, 3, 10, 6)
     turned = rotary(x)
     torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1))

@@ -88,7 +88,7 @@ def test_dropout_is_between_the_layers_and_nowhere_else():
     assert not torch.equal(two(x, mask).states, two(x, mask).states)
 
 
-def test_how_layers_start():
+def test_initialisation():
     layer = Recurrent("lstm", WIDTH, HIDDEN)
     weights = layer.weights()
     for gate in weights.from_state.split(HIDDEN):

@@ -32,7 +32,7 @@ def test_a_cache_is_concatenation_and_indexing(actions, capacity, batch):
         assert cache.length == keys.size(2)
 
 
-def test_memory_is_set_aside_once():
+def test_memory_is_reserved_once():
     cache = KeyValueCache(capacity=10)
     first = cache.append(KeyValue(torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 1, 2)))
     for _ in range(9):
@@ -40,7 +40,7 @@ def test_memory_is_set_aside_once():
     assert last.key.data_ptr() == first.key.data_ptr()
 
 
-def test_targets_that_stay_may_part_from_each_other():
+def test_hypotheses_of_one_source_can_get_sources_of_their_own():
     """The same rows in another shape: two targets of each source become targets of sources of their own."""
     memory = KeyValue(torch.randn(3, 1, 4, 2), torch.randn(3, 1, 4, 2))
     mask = torch.ones(3, 4, dtype=torch.bool)

@@ -32,7 +32,7 @@ def to_precision(model: Model, precision: Precision) -> Model:
         return model.bfloat16()
     if precision == "int8":
         if not on_cpu:
-            raise ConfigError("int8 is for CPUs", "Use --precision bfloat16 on a GPU")
+            raise ConfigError("int8 is for CPUs", "use --precision bfloat16 on a GPU")
         return _to_int8(model.float())
     return model.float()
 
@@ -72,7 +72,7 @@ def require_bfloat16() -> None:
     if would_use_broken_amx():
         raise ConfigError(
             "this machine reports bfloat16 instructions that it lacks, and torch has already chosen them",
-            "Set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and start again, or choose another precision",
+            "set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and start again, or choose another precision",
         )
 
 

@@ -68,7 +68,7 @@ class BERT(Model):
         """Return the input, (…, d_model), matrix and bias of the output layer for masked tokens."""
         if self.masked_head is None:
             raise ConfigError(
-                "the model has no head for masked tokens", "Train a model that has one: transduce mlm train"
+                "the model has no head for masked tokens", "train a model that has one: transduce mlm train"
             )
         return self.masked_head(states), self.output.weight, self.masked_head.bias
 
@@ -77,7 +77,7 @@ class BERT(Model):
         if self.pooler is None:
             raise ConfigError(
                 "the model has no pooler",
-                "Use mean pooling, or train a model that has one: transduce mlm finetune",
+                "use mean pooling, or train a model that has one: transduce mlm finetune",
             )
         pooled: Tensor = self.pooler(states)
         return pooled
@@ -85,7 +85,7 @@ class BERT(Model):
     def classify(self, states: Tensor) -> Tensor:
         """Classify encoded texts, (batch, length, d_model) → logits, (batch, classes)."""
         if self.classifier is None:
-            raise ConfigError("the model is not a classifier", "Fine-tune it: transduce mlm finetune")
+            raise ConfigError("the model is not a classifier", "fine-tune it: transduce mlm finetune")
         logits: Tensor = self.classifier(self.dropout(self.pool(states)))
         return logits
 

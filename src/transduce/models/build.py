@@ -52,14 +52,14 @@ def _assemble(config: ModelConfig, vocabulary: Vocabulary | None) -> Model:
         return ViT(config)
     if vocabulary is None:
         raise ConfigError(
-            f"a model of family {config.family!r} needs a vocabulary", "Pass a Vocabulary to build()"
+            f"a model of family {config.family!r} needs a vocabulary", "pass a Vocabulary to build()"
         )
     if isinstance(config, GPTConfig):
         return GPT(config, vocabulary)
     if vocabulary.pad == vocabulary.eos:
         raise ConfigError(
             f"the vocabulary has no separate padding token, which family {config.family!r} needs",
-            "Use another tokenizer",
+            "use another tokenizer",
         )
     if isinstance(config, BERTConfig):
         return BERT(config, vocabulary)

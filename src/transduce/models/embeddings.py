@@ -15,7 +15,7 @@ def share_embeddings(
         raise ConfigError(
             f"share = 'all' needs a joint vocabulary, but there are {vocabulary.source:,} source and "
             f"{vocabulary.target:,} target tokens",
-            "Set share = 'target'",
+            "set share = 'target'",
         )
     source = Embedding(vocabulary.source, d_model)
     target = source if share == "all" else Embedding(vocabulary.target, d_model)

@@ -32,7 +32,7 @@ class ViT(Model):
         if not isinstance(config, ViTConfig):
             raise TypeError(f"ViT takes a ViTConfig, not {type(config).__name__}")
         if missing := [name for name in REQUIRED if getattr(config, name) is None]:
-            raise ConfigError(f"a model of family 'vit' needs {missing[0]}", f"Set {missing[0]} in [model]")
+            raise ConfigError(f"a model of family 'vit' needs {missing[0]}", f"set {missing[0]} in [model]")
         self.config = config
         self.channels, self.patch = config.channels or 0, config.patch_size or 0
         width, (rows, columns) = config.d_model, config.grid
