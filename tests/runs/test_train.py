@@ -374,6 +374,9 @@ def test_a_warm_up_longer_than_the_run_is_reported(files, tmp_path):
     said = train(tmp_path / "run", config=CONFIG, overrides={"training.warmup": 100}, **files)
     assert "warm-up takes 100 steps" in said
     assert "--set training.warmup=" in said
+    resumed = train(tmp_path / "run", resume=True, steps=7)
+    assert "warm-up takes 100 steps" in resumed
+    assert "--set" not in resumed
     assert "warm-up takes" not in train(tmp_path / "other", config=CONFIG, **files)
 
 
@@ -418,3 +421,10 @@ def test_the_best_model_can_be_chosen_by_bleu_or_chrf(files, tmp_path):
 def test_scores_take_part_in_a_plan_of_minutes(files, tmp_path):
     said = train(tmp_path / "run", config=CONFIG, validation_metric="bleu", minutes=0.02, **files)
     assert "0.02 minutes: " in said
+
+
+def test_a_mistake_in_a_model_setting_is_found_before_the_text_is_read(files, tmp_path, monkeypatch):
+    monkeypatch.setattr(Corpus, "chunks", None)
+    with pytest.raises(ConfigError, match="did you mean 'heads'"):
+        transduce.train(tmp_path / "run", overrides={"model.head": 2}, console=Console(quiet=True), **files)
+    assert not (tmp_path / "run").exists()

@@ -253,7 +253,9 @@ class TrainingDefaults:
 # Translation
 
 
-def choose_translation_model(choices: UserChoices, pairs: int, *, joint: bool) -> ModelConfig:
+def choose_translation_model(
+    choices: UserChoices, pairs: int, *, joint: bool
+) -> TransformerConfig | RNNConfig:
     """Return the chosen model, or one whose size suits this many pairs."""
     model = choices.model()
     if model is None:

@@ -64,18 +64,18 @@ def prepare(
         run = replace(run, config=RunConfig(model=model_config, training=training))
         write_toml(run.config, folder / RUN)
     print_line(console, inputs.summary(train, valid, tokenizer))
-    warn_about_warmup(training, console)
+    shorter = max(1, training.steps // 10)
+    warn_about_warmup(training, console, f"set a shorter one: --set training.warmup={shorter}")
     return run
 
 
-def warn_about_warmup(training: TrainingConfig, console: Console) -> None:
-    """Say so if the learning rate would never reach its peak."""
+def warn_about_warmup(training: TrainingConfig, console: Console, remedy: str) -> None:
+    """Print a warning if the learning rate will never reach its peak."""
     if training.warmup >= training.steps > 1:
         print_line(
             console,
             f"warm-up takes {training.warmup:,} steps and the run only {training.steps:,}: the learning rate "
-            f"will not reach its peak; set a shorter one, for example --set training.warmup="
-            f"{max(1, training.steps // 10)}",
+            f"will not reach its peak; {remedy}",
         )
 
 

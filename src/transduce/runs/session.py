@@ -118,7 +118,8 @@ class TrainingSession:
             self.team.barrier()  # until the first process has written the prepared run
             run, self._run = self._run or self.folder.open(self.task), None
             if steps:
-                warn_about_warmup(run.config.training, self.console)
+                remedy = f"set a smaller warmup in {self.folder.path / 'run.toml'}"
+                warn_about_warmup(run.config.training, self.console, remedy)
             with using_threads(run.config.training.threads):
                 finished = self._train(run)
         self._say_how_it_went(finished)

@@ -20,7 +20,6 @@ from transduce.errors import DataError
 from transduce.runs.defaults import (
     TrainingDefaults,
     UserChoices,
-    check_translates,
     choose_translation_model,
     not_for_pairs,
     translation_defaults,
@@ -199,8 +198,5 @@ class TranslationInputs:
         """Return the longest text, in tokens, that both the options and the model allow."""
         if choices.family not in (None, "transformer", "rnn"):
             raise not_for_pairs(choices.family)
-        model = choices.model()
-        if model is None:
-            return self.max_length
-        limit = choices.adjust(check_translates(model)).length_limit
+        limit = choose_translation_model(choices, 0, joint=True).length_limit
         return min(self.max_length, limit or self.max_length)
