@@ -72,7 +72,9 @@ def test_equal_to_the_search_in_python(changes, beam, searches):
     eagerness=st.floats(0, 4),
     seed=st.integers(0, 99),
 )
-def test_any_request_gives_the_results_of_the_oracle(lengths, limits, beam, count, alpha, plain, exact, room, eagerness, seed):
+def test_any_request_equals_the_oracle(
+    lengths, limits, beam, count, alpha, plain, exact, room, eagerness, seed
+):
     """``eagerness`` is how soon the model would end."""
     model = _eager(eagerness)
     sources, limits = padded(lengths, seed=seed), limits[: len(lengths)]

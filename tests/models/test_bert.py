@@ -64,9 +64,9 @@ def test_a_missing_head_is_named():
 
 
 def test_classes_need_the_pooler_and_names():
-    with pytest.raises(ValueError, match="set pooler = true"):
+    with pytest.raises(ConfigError, match="pooler"):
         BERTConfig(classes=["a"])
-    with pytest.raises(ValueError, match="the same name"):
+    with pytest.raises(ConfigError, match="same name"):
         BERTConfig(pooler=True, classes=["a", "a"])
 
 

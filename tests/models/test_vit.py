@@ -1,6 +1,5 @@
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import nn
 
 from transduce import artifact
@@ -161,19 +160,19 @@ def test_other_precisions_are_close():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "fact"),
     [
-        ({"patch_size": 5}, "images of 8×12 do not divide into patches of 5"),
-        ({"image_size": [8, 12, 3]}, "image_size is a height and a width"),
+        ({"patch_size": 5}, r"8×12.*patches of 5"),
+        ({"image_size": [8, 12, 3]}, "image_size"),
         ({"classes": ["a", "a"]}, "two classes have the same name"),
-        ({"classes": ["a"]}, "two classes at least"),
-        ({"mean": [0.5]}, "mean has 1 numbers, for 3 channels"),
+        ({"classes": ["a"]}, "two classes"),
+        ({"mean": [0.5]}, r"mean has 1.*3 channels"),
         ({"std": [0.5, 0.0, 1.0]}, "greater than 0"),
-        ({"heads": 3}, "d_model 16 does not divide into 3 heads"),
+        ({"heads": 3}, r"d_model 16.*3 heads"),
     ],
 )
-def test_mistakes_in_the_configuration(changes, said):
-    with pytest.raises(ValidationError, match=said):
+def test_invalid_configurations_are_refused(changes, fact):
+    with pytest.raises(ConfigError, match=fact):
         config(**changes)
 
 
