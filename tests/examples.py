@@ -31,12 +31,12 @@ class Link(NamedTuple):
 
 
 def blocks(page: Path, *languages: str) -> list[Block]:
-    """Return the fenced blocks in these languages, in their order."""
+    """Return the fenced blocks in these languages, or all of them, in their order."""
     text = page.read_text(encoding="utf-8")
     return [
         Block(page, found[1], found[2], text.count("\n", 0, found.start()) + 2)
         for found in _FENCE.finditer(text)
-        if found[1] in languages
+        if not languages or found[1] in languages
     ]
 
 
@@ -99,11 +99,15 @@ def commands(block: Block) -> Iterator[str]:
             yield line
 
 
+def prose(page: Path) -> str:
+    """Return the text of a page without its fenced blocks."""
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
 def links(page: Path) -> list[Link]:
     """Return the links of a page that stay in the repository; those in code blocks are no links."""
-    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
     found = []
-    for target in _LINK.findall(text):
+    for target in _LINK.findall(prose(page)):
         if not re.match(r"[a-z]+:", target):
             file, _, heading = target.partition("#")
             found.append(Link(page.parent / file if file else page, heading))
@@ -112,6 +116,5 @@ def links(page: Path) -> list[Link]:
 
 def headings(page: Path) -> set[str]:
     """Return what links to the headings of a page end in after ``#``."""
-    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
-    plain = (re.sub(r"[^\w\- ]", "", title.lower()).strip() for title in _HEADING.findall(text))
+    plain = (re.sub(r"[^\w\- ]", "", title.lower()).strip() for title in _HEADING.findall(prose(page)))
     return {title.replace(" ", "-") for title in plain}

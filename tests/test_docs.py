@@ -6,6 +6,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "transduce"
 DOCS = ROOT / "docs"
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(ROOT / name for name in ("README.md", "README.ko.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((ROOT / "recipes").rglob("*.md")),
     *sorted(DOCS.rglob("*.md")),
 ]
@@ -29,6 +30,10 @@ GUIDES = [
     DOCS / f"{name}.md"
     for name in ("index", "train", "translate", "evaluate", "inspect", "language-models", "vision")
 ]
+TRANSLATED = {
+    ROOT / "README.md": ROOT / "README.ko.md",
+    **{DOCS / page.name: page for page in sorted((DOCS / "ko").glob("*.md"))},
+}
 # These train, wait for a terminal, or need files from elsewhere; their options are checked all the same.
 NOT_RUN = r"transduce (\w+ )?(train|finetune|plan|report|interactive|import|demo|paper)\b|.* models/"
 SHORTER = {
@@ -73,6 +78,27 @@ def _check_options(arguments: list[str]) -> None:
     for argument in arguments:
         if argument.startswith("--") and argument != "...":
             assert argument in known, f"{command.name} has no option {argument}"
+
+
+@pytest.mark.parametrize("original", TRANSLATED, ids=lambda page: page.stem)
+def test_a_translated_page_shows_the_code_of_the_original(original):
+    """The same blocks, headings, code spans, figures and decimals; comments in blocks are translated."""
+    translation = TRANSLATED[original]
+    assert _code(translation) == _code(original)
+    for pattern in (r"^(#+) ", r"`([^`\n]+)`", r"([\w-]+\.png)\)", r"\d+\.\d+"):
+        expected, shown = (
+            Counter(re.findall(pattern, examples.prose(page), re.MULTILINE))
+            for page in (original, translation)
+        )
+        assert shown == expected, pattern
+
+
+def _code(page: Path) -> list[tuple[str, str]]:
+    """Return the language and the text of every block of a page, without comments at the ends of lines."""
+    return [
+        (block.language, re.sub(r" +# .*$", "", block.text, flags=re.MULTILINE))
+        for block in examples.blocks(page)
+    ]
 
 
 def test_every_page_is_in_the_navigation():
