@@ -1,4 +1,4 @@
-"""Our blocks beside torch's own: medians of alternating runs, as ratios (above 1: ours is faster).
+"""Compare the speed of our blocks with torch's own: ratios of medians (above 1: ours is faster).
 
 make bench
 """
@@ -19,7 +19,7 @@ ROUNDS = 15
 
 
 def medians(runs: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
-    """Seconds a run; the runs take turns, so that all see the same weather."""
+    """Return the median seconds of each run; runs alternate, so that other load affects all alike."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run()
@@ -43,12 +43,12 @@ def dropout() -> None:
     x = torch.randn(4096, 256)
     ours, theirs = Dropout(0.1), nn.Dropout(0.1)
     show(
-        "dropout, a million elements", medians({"transduce": lambda: ours(x), "torch.nn": lambda: theirs(x)})
+        "dropout, 1,048,576 elements", medians({"transduce": lambda: ours(x), "torch.nn": lambda: theirs(x)})
     )
 
 
-def stacks(name: str, batch: int, length: int) -> None:
-    """Encoder and decoder, forward and backward, in training, without embeddings and loss."""
+def stacks(name: str, batch: int, length: int, rounds: int = ROUNDS) -> None:
+    """Compare encoder and decoder in training, forward and backward, without embeddings and loss."""
     config = preset(name).model
     model = build(config, Vocabulary(source=8000, target=8000)).train()
     twin = nn.Transformer(
@@ -61,12 +61,12 @@ def stacks(name: str, batch: int, length: int) -> None:
         batch_first=True,
     ).train()
     source, target = torch.randn(batch, length, config.d_model), torch.randn(batch, length, config.d_model)
-    seen = torch.arange(length) < torch.linspace(length // 2, length, batch).long()[:, None]
+    is_token = torch.arange(length) < torch.linspace(length // 2, length, batch).long()[:, None]
     causal = causal_mask(length)
 
     def ours() -> None:
-        memory = model.encoder(source, seen[:, None, None])
-        decoded = model.decoder(target, memory, causal & seen[:, None, None], seen[:, None, None])
+        memory = model.encoder(source, is_token)
+        decoded = model.decoder(target, memory, is_token, is_token)
         decoded.sum().backward()
 
     def theirs() -> None:
@@ -74,15 +74,15 @@ def stacks(name: str, batch: int, length: int) -> None:
             source,
             target,
             tgt_mask=~causal,
-            src_key_padding_mask=~seen,
-            tgt_key_padding_mask=~seen,
-            memory_key_padding_mask=~seen,
+            src_key_padding_mask=~is_token,
+            tgt_key_padding_mask=~is_token,
+            memory_key_padding_mask=~is_token,
         )
         decoded.sum().backward()
 
     show(
         f"{name}: {batch} × {length} + {length} positions, forward and backward",
-        medians({"transduce": ours, "torch.nn.Transformer": theirs}),
+        medians({"transduce": ours, "torch.nn.Transformer": theirs}, rounds),
     )
 
 

@@ -1,15 +1,13 @@
-"""Decoding speed of ours beside Hugging Face's Marian model and CTranslate2: all have the same weights.
+"""Compare decoding speed with Hugging Face's Marian model and CTranslate2, all with the same weights.
 
-Each engine has a process of its own; they take turns, so that all see the same weather. Token ids go in,
-token ids come out: cutting text into tokens and joining them is left out for all. Scores are over |Y|^α
-everywhere, and each engine stops by its own rule. Three ways to batch: a sentence at a time, one after the
-other, which gives the latency; 32 at a time, in the order of the text; all of them sorted by length. Each
-engine gets what suits it best of what is tried: threads and batches under way at once (Hugging Face knows
-one), then the size of sorted batches. Processes and threads begin before the clock does, ours as well as
-CTranslate2's. Where weights are trained, a precision of ours that loses more than 0.1 BLEU has no part in
-the ratios; theirs have, whatever they lose.
-Only ours asks the C library to keep freed memory, as its commands do; Hugging Face has no 8-bit numbers on
-CPUs.
+Each engine runs in a process of its own; they alternate, so that other load affects all alike. Inputs and
+outputs are token ids: tokenization is not measured. All engines divide scores by |Y|^α, and each stops by its
+own rule. There are three kinds of batches: one sentence at a time, which gives the latency; 32 at a time, in
+the order of the text; all of them, sorted by length. Each engine uses its best settings among those tried:
+threads and parallel batches (Hugging Face has none), then the size of sorted batches. Processes and threads
+start before the measurement. With trained weights, a precision of ours that loses more than 0.1 BLEU does not
+count in the ratios; those of the others count in any case. Only ours asks the C library to keep freed memory,
+as its commands do; Hugging Face has no int8 on CPUs.
 
 make bench-decode
 """
@@ -34,7 +32,7 @@ import torch
 import transformers
 from transformers import MarianConfig, MarianMTModel
 
-from train_speed import MULTI30K, VOCABULARIES, drawn_lengths, seconds
+from train_speed import MULTI30K, VOCABULARIES, random_lengths, seconds
 from transduce import artifact
 from transduce.config import PRESETS, Vocabulary, preset
 from transduce.data.corpus import AlignedFiles, Corpus
@@ -52,28 +50,28 @@ from transduce.models.transformer import Transformer
 from transduce.runs.train import train
 
 ALPHA = 0.6
-EXTRA = 50  # tokens that a target may be longer than its source
-TRIED = (1024, 512, 2048, 4096, 8192)  # source tokens of a batch, padding included, where all are sorted
+EXTRA = 50  # maximum number of tokens by which a target may exceed its source
+TRIED = (1024, 512, 2048, 4096, 8192)  # source tokens per sorted batch, including padding
 BEAMS = {"greedy": 1, "beam 4": 4}
-BATCHINGS = {"1": "a sentence at a time", "32": "32 at a time", "sorted": "sorted by length"}
-LOSS = 0.1  # BLEU that counts as equal
-EQUAL = 0.9  # of the sentences must be the same in greedy search in float32: roundings change a few
-TOO_SLOW = 1.25  # times slower than float32: such bf16, as on CPUs without it, takes no part
+BATCHINGS = {"1": "one sentence at a time", "32": "32 at a time", "sorted": "sorted by length"}
+LOSS = 0.1  # difference in BLEU that counts as equal
+EQUAL = 0.9  # share of sentences that must be equal in greedy float32 decoding; rounding changes a few
+TOO_SLOW = 1.25  # bfloat16 that is this many times slower than float32 (CPUs without it) is left out
 
 Tokens = list[int]
-Way = tuple[int, int]  # batches under way at once, and threads for each
+Way = tuple[int, int]  # parallel batches, and threads for each
 
 
-# What is decoded
+# Data
 
 
 @dataclass(frozen=True)
 class Task:
-    """A model's sentences, in a file for all processes."""
+    """The sentences to decode, in a file for all processes."""
 
-    sources: list[Tokens]  # with their ends
-    references: list[str]  # if there are any, and weights worth scoring
-    length: int | None = None  # of every target, if none of them ends by itself
+    sources: list[Tokens]  # each ends with eos
+    references: list[str]  # empty if the weights are random
+    length: int | None = None  # of every target, if none ends by itself
 
     @classmethod
     def read(cls, folder: Path) -> "Task":
@@ -83,11 +81,11 @@ class Task:
         (folder / "task.json").write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     def limit(self, rows: list[int]) -> int:
-        """The greatest length of the targets of a batch, ends included: theirs have one for a batch."""
+        """Return the maximum length of the targets of a batch, including ends; peers have one per batch."""
         return self.length or max(len(self.sources[row]) for row in rows) + EXTRA
 
     def batches(self, rows: list[int], batching: str, tokens: int) -> list[list[int]]:
-        """Where all are sorted, of at most so many ``tokens``."""
+        """Divide rows into batches; sorted ones have at most ``tokens`` source tokens."""
         if batching != "sorted":
             size = int(batching)
             return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
@@ -96,46 +94,46 @@ class Task:
             if found[-1] and (len(found[-1]) + 1) * len(self.sources[row]) > tokens:
                 found.append([])
             found[-1].append(row)
-        return found[::-1]  # the longest first: no worker is left with them at the end
+        return found[::-1]  # the longest first, so that no worker gets them last
 
 
 def write_random(folder: Path, model: str, sentences: int) -> str:
-    """A model with random weights, and sentences of random tokens."""
+    """Write a model with random weights and sentences of random tokens; return a description."""
     vocabulary = VOCABULARIES[model]
     transformer = build(preset(model).model, vocabulary, seed=1)
     never_end(transformer)
     artifact.save(transformer, folder)
-    source, target = drawn_lengths(sentences)
+    source, target = random_lengths(sentences)
     task = Task(random_sources(source, vocabulary), [], round(float(target.mean())))
     task.write(folder)
     return (
-        f"random weights, {vocabulary.target:,} tokens, sources as long as Multi30k's; "
-        f"every target is cut off after {task.length} tokens, in all engines"
+        f"random weights, {vocabulary.target:,} tokens, source lengths like Multi30k's; "
+        f"all engines cut every target off after {task.length} tokens"
     )
 
 
 def never_end(model: Transformer) -> None:
-    """Make ``eos`` so unlikely that no engine ever says it: random weights know nothing of ends."""
+    """Make ``eos`` so unlikely that no engine produces it: random weights have not learned to end."""
     direction = torch.full((model.config.d_model,), model.config.d_model**-0.5)
     with torch.no_grad():
-        # All outputs point this way a little, and the end the opposite way.
+        # Shift all outputs slightly in one direction, and point eos in the opposite one.
         model.decoder.layers[-1].around_feed_forward.norm.bias.add_(5 * direction)
         model.output.weight[model.vocabulary.eos] = -6 * direction
 
 
 def random_sources(lengths: Any, vocabulary: Vocabulary) -> list[Tokens]:
-    draw = np.random.default_rng(2)
-    return [[*draw.integers(4, vocabulary.source, n - 1).tolist(), vocabulary.eos] for n in lengths]
+    generator = np.random.default_rng(2)
+    return [[*generator.integers(4, vocabulary.source, n - 1).tolist(), vocabulary.eos] for n in lengths]
 
 
 def write_trained(folder: Path, trained: Path, sentences: int) -> str:
-    """A trained model and Multi30k's test set."""
+    """Write a trained model and Multi30k's test set; return a description."""
     tokenizer = artifact.load_tokenizer(trained)
     artifact.save(artifact.load(trained), folder, tokenizer)
     if not MULTI30K.exists():
-        lengths, _ = drawn_lengths(sentences)
+        lengths, _ = random_lengths(sentences)
         Task(random_sources(lengths, tokenizer.vocabulary), []).write(folder)
-        return f"{trained}, random tokens, sources as long as Multi30k's"
+        return f"{trained}, random tokens, source lengths like Multi30k's"
     source, target = (MULTI30K / f"test_2016_flickr.{side}.gz" for side in ("en", "de"))
     chunks = list(clean_lines(Corpus((AlignedFiles(source, target),))))
     lines = [line for chunk in chunks for line in chunk.sources][:sentences]
@@ -145,7 +143,7 @@ def write_trained(folder: Path, trained: Path, sentences: int) -> str:
 
 
 def train_small(folder: Path, steps: int) -> Path:
-    """A model that has seen enough of Multi30k to end its sentences."""
+    """Train a model on Multi30k that has learned to end its sentences; return its folder."""
     if not MULTI30K.exists():
         raise SystemExit(f"--train-steps needs the text in {MULTI30K}")
     files = {
@@ -157,43 +155,43 @@ def train_small(folder: Path, steps: int) -> Path:
     return folder / "final"
 
 
-# What decodes
+# Engines
 
 
 class Engine(ABC):
-    """A model in memory, and how it finds the best target of each source."""
+    """A model in memory that finds the best target of each source."""
 
     def __init__(self) -> None:
         self.threads = torch.get_num_threads()
 
     @property
     def ways(self) -> list[Way]:
-        """To divide the work."""
+        """The ways to divide the work."""
         return sorted({(1, 1), (1, self.threads), (self.threads, 1)})
 
     def sources(self, ids: Tokens) -> Any:
-        """A source in the form that the engine takes."""
+        """Return a source in the form that the engine takes."""
         return ids
 
     @abstractmethod
     def decode(self, batches: list[list[Any]], limits: list[int], beam: int, way: Way) -> list[Any]:
-        """What is timed: all batches; a target a source, in any form."""
+        """Decode all batches, which is timed; return one target per source, in any form."""
 
     def ids(self, target: Any) -> Tokens:
-        """A target without its end."""
+        """Return the ids of a target, without its end."""
         found: Tokens = target
         return found
 
 
 class Transduce(Engine):
-    """Ours."""
+    """Beam search of Transduce."""
 
     def __init__(self, folder: Path, precision: str) -> None:
         super().__init__()
         keep_memory()  # as `transduce translate` does
         self.exact = not precision.endswith(FIRST)
         self.model = artifact.load(folder, precision=cast("Precision", precision.removesuffix(FIRST)))
-        self.open = ExitStack()  # until this process ends, as by a command that has a whole text
+        self.open = ExitStack()  # until this process ends
         self.workers = self.open.enter_context(WorkerPool(self.find))
 
     def decode(self, batches: list[list[Any]], limits: list[int], beam: int, way: Way) -> list[Any]:
@@ -204,7 +202,7 @@ class Transduce(Engine):
         return [target for targets in found for target in targets]
 
     def find(self, task: tuple[list[Tokens], int, int]) -> list[Tokens]:
-        """A batch's best targets."""
+        """Return the best targets of a batch."""
         sources, limit, beam = task
         found = beam_search(
             self.model,
@@ -265,7 +263,7 @@ class HuggingFace(Engine):
 
 
 class CTranslate2(Engine):
-    """Its translators."""
+    """One translator of CTranslate2 per way to divide the work."""
 
     def __init__(self, folder: Path, precision: str) -> None:
         super().__init__()
@@ -283,7 +281,7 @@ class CTranslate2(Engine):
         self.never = [[f"<{token}>"] for token in sorted({vocabulary.pad, vocabulary.bos} - {vocabulary.eos})]
 
     def sources(self, ids: Tokens) -> Any:
-        return [f"<{token}>" for token in ids[:-1]]  # it ends them itself
+        return [f"<{token}>" for token in ids[:-1]]  # CTranslate2 adds the end
 
     def decode(self, batches: list[list[Any]], limits: list[int], beam: int, way: Way) -> list[Any]:
         under_way = [
@@ -306,13 +304,13 @@ class CTranslate2(Engine):
 
 
 OURS, MARIAN, CT2 = "transduce", "Hugging Face", "CTranslate2"
-FIRST = " --stop first"  # as CTranslate2 does; without, a sentence is done when nothing better can come
-WIDE = ", AVX-512"  # which CTranslate2 does not choose by itself
+FIRST = " --stop first"  # as CTranslate2 stops; otherwise, the search is exact
+WIDE = ", AVX-512"  # CTranslate2 does not choose it by itself
 ENGINES: dict[str, type[Engine]] = {OURS: Transduce, MARIAN: HuggingFace, CT2: CTranslate2}
 
 
 def names() -> list[str]:
-    """Engine and precision, as far as they are there."""
+    """Return the engines with the precisions that this machine supports."""
     theirs = ctranslate2.get_supported_compute_types("cpu")
     found = [f"{OURS}, {precision}" for precision in ("float32", "int8", f"int8{FIRST}")]
     found += [f"{MARIAN}, float32", f"{MARIAN}, bfloat16"]
@@ -322,27 +320,27 @@ def names() -> list[str]:
     return found
 
 
-# What is measured
+# Measurement
 
 
 @dataclass(frozen=True)
 class Question:
-    """Decode the first ``sentences``, in this way."""
+    """A request to decode the first ``sentences`` with these settings."""
 
     beam: int
     batching: str
     sentences: int
-    tokens: int = 0  # a batch, where all are sorted
+    tokens: int = 0  # per sorted batch
     way: Way = (1, 1)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came out, in the order of the sources, and how long it took."""
+    """The targets, in the order of the sources, and the time."""
 
     seconds: float
     targets: list[Tokens]
-    tokens: int  # of all targets, ends included
+    tokens: int  # of all targets, including ends
 
 
 class Runner:
@@ -357,7 +355,7 @@ class Runner:
         self.ways: list[Way] = []
 
     def wait(self) -> None:
-        """Until it is ready."""
+        """Wait until the engine is ready."""
         self.ways = [(workers, threads) for workers, threads in self._read()]
 
     def ask(self, question: Question) -> Answer:
@@ -370,7 +368,7 @@ class Runner:
         assert self.process.stdout
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit(f"an engine ended with {self.process.wait()}: {self.process.args}")
+            raise SystemExit(f"an engine ended with exit code {self.process.wait()}: {self.process.args}")
         return json.loads(line)
 
     def stop(self) -> None:
@@ -378,7 +376,7 @@ class Runner:
 
 
 def run(name: str, folder: Path) -> None:
-    """What happens in such a process: a question a line, and an answer."""
+    """Read one question per line and print one answer per line; the main function of such a process."""
     engine_name, precision = name.removesuffix(WIDE).split(", ")
     avoid_broken_amx()
     engine, task = ENGINES[engine_name](folder, precision), Task.read(folder)
@@ -404,38 +402,38 @@ def answer(engine: Engine, task: Task, asked: Question) -> Answer:
 
 @dataclass
 class Speed:
-    """Of one engine in one setting."""
+    """The speed of one engine in one setting."""
 
-    seconds: float  # for all, the median of the rounds
+    seconds: float  # for all sentences, the median of the rounds
     last: Answer
 
     @property
     def tokens(self) -> float:
-        """A second."""
+        """Tokens per second."""
         return self.last.tokens / self.seconds
 
     @property
     def sentences(self) -> float:
-        """A second."""
+        """Sentences per second."""
         return len(self.last.targets) / self.seconds
 
 
 def race(runners: dict[str, Runner], questions: dict[str, Question], rounds: int) -> dict[str, Speed]:
-    """Each round, each engine decodes all; medians of the rounds."""
+    """Let each engine decode everything in each round; return medians over the rounds."""
     answers: dict[str, list[Answer]] = {name: [] for name in questions}
     for _ in range(rounds):
         for name, question in questions.items():
             answers[name].append(runners[name].ask(question))
     return {
-        name: Speed(statistics.median(one.seconds for one in found), found[-1])
+        name: Speed(statistics.median(answer.seconds for answer in found), found[-1])
         for name, found in answers.items()
     }
 
 
 def best_way(runner: Runner, beam: int, batching: str, sentences: int, tried: tuple[int, ...]) -> Question:
-    """The fastest to decode all of them: first how to divide the work, then how much to a batch.
+    """Return the fastest settings: first the way to divide the work, then the size of batches.
 
-    Warms up, too.
+    This also warms up the engine.
     """
     found: dict[Question, float] = {}
 
@@ -444,7 +442,7 @@ def best_way(runner: Runner, beam: int, batching: str, sentences: int, tried: tu
 
     first, *others = tried if batching == "sorted" else (0,)
     for way in runner.ways:
-        if way[0] == 1 or batching != "1":  # which is one after the other
+        if way[0] == 1 or batching != "1":  # single sentences are decoded one after the other
             question = Question(beam, batching, sentences, first, way)
             found[question] = min(runner.ask(question).seconds for _ in range(2))
     chosen = best().way
@@ -455,7 +453,7 @@ def best_way(runner: Runner, beam: int, batching: str, sentences: int, tried: tu
 
 
 class Section:
-    """A model: all engines, all settings."""
+    """The measurements of one model: all engines, all settings."""
 
     def __init__(self, label: str, folder: Path, args: argparse.Namespace) -> None:
         self.label, self.folder, self.args = label, folder, args
@@ -472,7 +470,7 @@ class Section:
             self.names = [name for name in self.names if not name.startswith(MARIAN)]
 
     def show(self) -> list[str]:
-        """Prints the tables; the lines to end with."""
+        """Print the tables; return the lines of the summary."""
         runners = {name: Runner(name, self.folder) for name in self.names}
         for runner in runners.values():
             runner.wait()
@@ -484,7 +482,7 @@ class Section:
                 asked = {
                     name: best_way(one, beam, batching, count, tried)
                     for name, one in runners.items()
-                    if beam > 1 or not name.endswith(FIRST)  # the same in greedy search
+                    if beam > 1 or not name.endswith(FIRST)  # makes no difference in greedy decoding
                 }
                 speeds = race(runners, asked, self.args.rounds)
                 self.table(search, batching, speeds, asked)
@@ -496,14 +494,14 @@ class Section:
         return [line for lines in ratios.values() for line in lines]
 
     def leave_out_slow_bfloat16(self, runners: dict[str, Runner], beam: int) -> None:
-        """Such as bf16 where the processor lacks it."""
+        """Leave out bfloat16 where the processor does not support it."""
         few = self.sentences["32"]
         for name in [name for name in runners if "bfloat16" in name]:
             question = Question(beam, "32", min(8, few))
             both = runners[name], runners[name.replace("bfloat16", "float32")]
             slow, quick = (min(runner.ask(question).seconds for _ in range(2)) for runner in both)
             if slow > TOO_SLOW * quick:
-                print(f"  {name} takes no part: it is {slow / quick:.1f}× slower than float32", flush=True)
+                print(f"  {name} is left out: it is {slow / quick:.1f} times slower than float32", flush=True)
                 runners.pop(name).stop()
 
     def table(self, search: str, batching: str, speeds: dict[str, Speed], asked: dict[str, Question]) -> None:
@@ -512,8 +510,8 @@ class Section:
         print(
             f"    {'':<33}tokens/s  sentences/s  equal to ours"
             + ("     BLEU" if scored else "")
-            + ("  ms a sentence" if batching == "1" else "")
-            + ("  tokens a batch" if batching == "sorted" else "")
+            + ("  ms per sentence" if batching == "1" else "")
+            + ("  tokens per batch" if batching == "sorted" else "")
             + "  batches × threads"
         )
         first = next(iter(speeds.values()))
@@ -523,18 +521,19 @@ class Section:
             if scored:
                 line += f"{self.bleu(speed.last.targets):9.2f}"
             if batching == "1":
-                line += f"{1000 / speed.sentences:15.1f}"
+                line += f"{1000 / speed.sentences:17.1f}"
             if batching == "sorted":
-                line += f"{asked[name].tokens:16,}"
+                line += f"{asked[name].tokens:18,}"
             workers, threads = asked[name].way
             print(f"{line}{workers:10} × {threads}", flush=True)
 
     def require_equal_output(self, speeds: dict[str, Speed]) -> None:
-        """Engines with the same weights do the same work, or there is nothing to compare."""
+        """Exit unless all engines produce the same output from the same weights."""
         ours = speeds[f"{OURS}, float32"]
         for name, speed in speeds.items():
-            if name.endswith("float32") and equal_share(ours, speed) < EQUAL:
-                sys.exit(f"{name} says something else than ours in {1 - equal_share(ours, speed):.0%}")
+            different = 1 - equal_share(ours, speed)
+            if name.endswith("float32") and different > 1 - EQUAL:
+                sys.exit(f"the output of {name} differs from ours in {different:.0%} of the sentences")
 
     def bleu(self, targets: list[Tokens]) -> float:
         tokenizer = artifact.load_tokenizer(self.folder)
@@ -542,7 +541,7 @@ class Section:
         return float(sacrebleu.corpus_bleu(lines, [self.task.references]).score)
 
     def ratios(self, search: str, batching: str, speeds: dict[str, Speed]) -> list[str]:
-        """Ours to theirs, each in its fastest precision; ours must not lose by it."""
+        """Return the ratios of ours to the others, each in its fastest precision that loses no quality."""
         best: dict[str, float] = {}
         scored = bool(self.task.references) and batching == "sorted"
         exact = self.bleu(speeds[f"{OURS}, float32"].last.targets) if scored else 0.0
@@ -559,13 +558,13 @@ class Section:
         ]
 
 
-def equal_share(one: Speed, other: Speed) -> float:
-    """Of the sentences."""
-    return statistics.mean(a == b for a, b in zip(one.last.targets, other.last.targets, strict=True))
+def equal_share(first: Speed, second: Speed) -> float:
+    """Return the share of sentences with the same target."""
+    return statistics.mean(a == b for a, b in zip(first.last.targets, second.last.targets, strict=True))
 
 
 def label_of(trained: Path) -> str:
-    """The preset that a trained model is, dropout aside."""
+    """Return the name of the preset that a trained model has, ignoring dropout."""
     found = artifact.read_header(trained).model.model_dump(exclude=artifact.EDITABLE)
     for name, config in PRESETS.items():
         if config.model.model_dump(exclude=artifact.EDITABLE) == found:
@@ -574,17 +573,19 @@ def label_of(trained: Path) -> str:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Decoding speed beside the peers.")
+    parser = argparse.ArgumentParser(description="Compare decoding speed with other libraries.")
     parser.add_argument(
-        "--model", choices=["small", "base", "all"], default="all", help="with random weights"
+        "--model", choices=["small", "base", "all"], default="all", help="model with random weights"
     )
-    parser.add_argument("--model-folder", type=Path, help="a trained model instead, such as RUN/best")
-    parser.add_argument("--train-steps", type=int, help="train small on Multi30k so long, and take that")
+    parser.add_argument("--model-folder", type=Path, help="use a trained model instead, such as RUN/best")
+    parser.add_argument("--train-steps", type=int, help="first train small on Multi30k for this many steps")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--sentences", type=int, help="1,000 if not given, 250 for base")
-    parser.add_argument("--quick", action="store_true", help="see that it works: the figures mean nothing")
-    parser.add_argument("--run", help="be this engine and decode when asked, no more")
-    parser.add_argument("--data", type=Path, help="a folder that an outer run prepared")
+    parser.add_argument("--sentences", type=int, help="number of sentences; default 1,000, or 250 for base")
+    parser.add_argument(
+        "--quick", action="store_true", help="only check that the script works; the numbers mean nothing"
+    )
+    parser.add_argument("--run", help="used internally: run this engine on request")
+    parser.add_argument("--data", type=Path, help="used internally: folder with prepared data")
     args = parser.parse_args()
     if args.quick:
         args.rounds, args.sentences = 1, args.sentences or 16
@@ -601,7 +602,7 @@ def main() -> None:
         f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}, torch "
         f"{torch.__version__}, transformers {transformers.__version__}, ctranslate2 {ctranslate2.__version__}"
     )
-    print(f"scores over |Y|^{ALPHA}; medians of {args.rounds} rounds", flush=True)
+    print(f"scores divided by |Y|^{ALPHA}; medians of {args.rounds} rounds", flush=True)
     ratios = []
     with tempfile.TemporaryDirectory() as temporary:
         trained = args.model_folder

@@ -1,10 +1,10 @@
-"""Self-attention for long sequences: time and peak memory of each kind, forward and backward.
+"""Measure the time and peak memory of each kind of self-attention, forward and backward.
 
-python bench/long_attention.py --quick    # seconds: does it work?
-python bench/long_attention.py            # 256 to 4096 positions, some minutes
+python bench/long_attention.py --quick    # a few seconds: check that it works
+python bench/long_attention.py            # 256 to 4096 positions, a few minutes
 
-Kinds take turns, and times are medians. Memory is measured once, in a process of its own for each kind and
-length: how far its peak rises above what it held just before. That needs Linux.
+Kinds alternate, and times are medians. Memory is measured once for each kind and length, in a process of its
+own: how far its peak rises above the memory before. That needs Linux.
 """
 
 import argparse
@@ -28,7 +28,7 @@ RADIUS, RANK, BUCKETS, ROUNDS, CHUNK = 64, 128, 16, 2, 64
 
 KINDS: dict[str, Callable[[int], MultiHeadAttention]] = {
     "full": lambda n: FullSelfAttention(D_MODEL, HEADS),
-    "full, weights held": lambda n: FullSelfAttention(D_MODEL, HEADS, dropout=0.1),
+    "full, attention dropout": lambda n: FullSelfAttention(D_MODEL, HEADS, dropout=0.1),
     "window": lambda n: WindowSelfAttention(D_MODEL, HEADS, radius=RADIUS, global_tokens=1),
     "low_rank": lambda n: LowRankSelfAttention(D_MODEL, HEADS, rank=RANK, max_length=n),
     "hashed": lambda n: HashedSelfAttention(D_MODEL, HEADS, buckets=BUCKETS, rounds=ROUNDS, chunk=CHUNK),
@@ -36,13 +36,13 @@ KINDS: dict[str, Callable[[int], MultiHeadAttention]] = {
 
 
 def make(kind: str, length: int) -> Callable[[], None]:
-    """A pass forward and backward over one sequence."""
+    """Return a function that runs forward and backward over one sequence."""
     layer, x = KINDS[kind](length).train(), torch.randn(1, length, D_MODEL, requires_grad=True)
     return lambda: layer(x).sum().backward()
 
 
 def seconds(length: int, rounds: int) -> dict[str, float]:
-    """Median of each kind; they take turns, so that all see the same weather."""
+    """Return the median seconds of each kind; kinds alternate, so that other load affects all alike."""
     runs = {kind: make(kind, length) for kind in KINDS}
     times: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for run in runs.values():
@@ -55,29 +55,29 @@ def seconds(length: int, rounds: int) -> dict[str, float]:
     return {kind: statistics.median(taken) for kind, taken in times.items()}
 
 
-def held(what: str) -> int:
-    """Bytes of memory that this process holds (VmRSS), or has held at once (VmHWM), as Linux tells.
+def memory_bytes(field: str) -> int:
+    """Return the memory of this process (VmRSS) or its peak (VmHWM) in bytes.
 
-    Not `resource.getrusage`: there a new process begins with the peak of the one that started it.
+    `resource.getrusage` would not do: there, a new process starts with the peak of its parent.
     """
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(what))
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
 
 
 def megabytes(kind: str, length: int) -> float:
-    """Of one pass, in a process of its own."""
+    """Return the memory of one pass, measured in a process of its own."""
     threads = str(torch.get_num_threads())
     command = [sys.executable, __file__, "--one", kind, str(length), "--threads", threads]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def print_one(kind: str, length: int) -> None:
-    """For `megabytes`: a short sequence first, so that what torch sets up once is not counted."""
+    """Print the memory of one pass, after a short one that lets torch set itself up."""
     make(kind, 2 * CHUNK)()
-    run, before = make(kind, length), held("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget the peak so far
+    run, before = make(kind, length), memory_bytes("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # reset the peak
     run()
-    print((held("VmHWM") - before) / 2**20)
+    print((memory_bytes("VmHWM") - before) / 2**20)
 
 
 def main() -> None:
@@ -97,7 +97,7 @@ def main() -> None:
         f"{BUCKETS} buckets, {ROUNDS} rounds, chunks of {CHUNK}; one sequence, no padding, not causal\n"
         f"torch {torch.__version__}, {torch.get_num_threads()} thread(s), medians of {rounds}\n"
     )
-    print("| positions | kind | ms | full / it | MB |\n|---|---|---|---|---|")
+    print("| positions | kind | ms | times as fast as full | MB |\n|---|---|---|---|---|")
     for length in lengths:
         found = seconds(length, rounds)
         for kind, taken in found.items():

@@ -1,8 +1,8 @@
-"""Text to ids at scale: speed and memory of the doctor, of learning a vocabulary, and of preparing pairs.
+"""Measure the speed and memory of checking text, training a tokenizer, and preparing pairs.
 
 python bench/prepare.py [--pairs 2000000] [--folder DIR]
 
-Each stage runs in a process of its own, and all three in one, as `transduce train` runs them.
+Each stage runs in a process of its own; then all three run in one process, as in `transduce train`.
 """
 
 import argparse
@@ -19,35 +19,35 @@ from pathlib import Path
 
 MULTI30K = Path(__file__).parents[2] / "shared" / "data" / "multi30k-en-de"
 STAGES = ("doctor", "tokenizer", "prepare")
-RARE = 0.3  # of the lines hold a new word: as many as Multi30k's German would have if it went on growing
+RARE = 0.3  # share of lines with a new word: about the rate at which Multi30k's German vocabulary grows
 
 
 def sentences() -> list[tuple[list[str], list[str]]]:
-    """Pairs as words: Multi30k's, or made-up ones whose words are as unequally common as real ones."""
+    """Return pairs as lists of words: Multi30k's, or random ones with realistic word frequencies."""
     files = [MULTI30K / f"train.{language}.gz" for language in ("en", "de")]
     if all(file.exists() for file in files):
         sides = [gzip.decompress(file.read_bytes()).decode().splitlines() for file in files]
         return [(source.split(), target.split()) for source, target in zip(*sides, strict=True)]
     generator = random.Random(0)
     words = ["".join(generator.choices("abcdefghijklmnoprstuvwäöü", k=2 + i % 11)) for i in range(20_000)]
-    commonness = list(accumulate(1 / (rank + 2) for rank in range(len(words))))
+    frequencies = list(accumulate(1 / (rank + 2) for rank in range(len(words))))
 
     def sentence() -> list[str]:
-        return generator.choices(words, cum_weights=commonness, k=generator.randint(6, 20))
+        return generator.choices(words, cum_weights=frequencies, k=generator.randint(6, 20))
 
     return [(sentence(), sentence()) for _ in range(29_000)]
 
 
-def made(pairs: int) -> Iterator[tuple[str, str]]:
-    """The first half of one sentence and the second half of another; in some, a number or a new compound."""
+def made_pairs(pairs: int) -> Iterator[tuple[str, str]]:
+    """Yield pairs made of the halves of two sentences; some contain a number or a new compound."""
     generator, known = random.Random(1), sentences()
     words = [sorted({word for pair in known for word in pair[side]}) for side in (0, 1)]
     for _ in range(pairs):
-        one, other = generator.choice(known), generator.choice(known)
+        first, second = generator.choice(known), generator.choice(known)
         sides = []
         rare = generator.random()
         for side in (0, 1):
-            line = [*one[side][: (len(one[side]) + 1) // 2], *other[side][len(other[side]) // 2 :]]
+            line = [*first[side][: (len(first[side]) + 1) // 2], *second[side][len(second[side]) // 2 :]]
             if rare < RARE / 2:
                 line.insert(generator.randrange(len(line)), str(generator.randrange(1_000_000)))
             elif rare < RARE:
@@ -59,19 +59,19 @@ def made(pairs: int) -> Iterator[tuple[str, str]]:
 
 def write(folder: Path, pairs: int) -> None:
     with (folder / "train.en").open("w") as source, (folder / "train.de").open("w") as target:
-        for one, other in made(pairs):
-            source.write(f"{one}\n")
-            target.write(f"{other}\n")
+        for source_line, target_line in made_pairs(pairs):
+            source.write(f"{source_line}\n")
+            target.write(f"{target_line}\n")
 
 
 def memory(field: str) -> float:
-    """Megabytes, from what the kernel says of this process."""
+    """Return a memory figure of this process, such as VmRSS, in megabytes (Linux)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
 def run(stages: tuple[str, ...], folder: Path) -> None:
-    """Some of what `Run.prepare` does; prints seconds and memory growth as JSON."""
+    """Run some stages; print the seconds and the growth of memory as JSON."""
     from transduce.data.corpus import AlignedFiles, Corpus
     from transduce.data.doctor import Doctor
     from transduce.data.prepare import clean_lines, prepare
@@ -80,7 +80,7 @@ def run(stages: tuple[str, ...], folder: Path) -> None:
 
     corpus = Corpus((AlignedFiles(folder / "train.en", folder / "train.de"),))
     before = memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+    Path("/proc/self/clear_refs").write_text("5")  # measure the peak from here on
     begin = time.perf_counter()
     if "doctor" in stages:
         Doctor().examine(corpus, {})
@@ -125,8 +125,10 @@ def compare(folder: Path, pairs: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=2_000_000)
-    parser.add_argument("--folder", type=Path, help="keep the text and the ids there")
-    parser.add_argument("--stages", nargs="+", choices=STAGES, help="only these, on the text in --folder")
+    parser.add_argument("--folder", type=Path, help="write text and ids to this folder and keep them")
+    parser.add_argument(
+        "--stages", nargs="+", choices=STAGES, help="run only these stages on the text in --folder"
+    )
     given = parser.parse_args()
     if given.stages:
         run(tuple(given.stages), given.folder)

@@ -1,9 +1,9 @@
-"""Training speed, memory and loss of ours beside torch.nn.Transformer and Hugging Face's Marian model.
+"""Compare training speed, memory and loss with torch.nn.Transformer and Hugging Face's Marian model.
 
 All train the same model (sizes, tied embeddings, post-norm, dropout on sub-layers and embeddings alone, label
-smoothing, clipping, Adam) on the same batches. Each has a process of its own, as its users would run it; they
-take turns, so that all see the same weather. Ours goes through the trainer that `transduce train` uses, and
-reads its batches from the disk; the others get theirs ready-made.
+smoothing, clipping, Adam) on the same batches. Each runs in a process of its own; they alternate, so that
+other load affects all alike. Ours is the trainer of `transduce train`, and reads its batches from disk; the
+others get theirs ready-made.
 
 make bench-train
 """
@@ -57,26 +57,26 @@ VOCABULARIES = {
 TRAINING = TrainingConfig(
     learning_rate=1e-3, warmup=100, label_smoothing=0.1, clip=1.0, max_tokens=4096, precision="float32"
 )
-HOPELESS = 10  # times slower than float32: such bf16, as on CPUs without it, is timed once
-PROBE = 16  # one in so many sentences of a batch: bf16 of that kind takes minutes for a whole one
-BLOCK = 50  # steps whose mean loss is shown
+HOPELESS = 10  # bfloat16 that is this many times slower than float32 (CPUs without it) is timed only once
+PROBE = 16  # the first timing takes every 16th sentence: slow bfloat16 needs minutes for a whole batch
+BLOCK = 50  # steps per row of the loss curve
 
 Lengths = npt.NDArray[np.int64]
 
 
-# What is trained
+# Implementations
 
 
 class Loop(ABC):
-    """A model, and how one step of its training is made."""
+    """A model and one step of its training."""
 
     @abstractmethod
     def step(self, work: "Work") -> float:
-        """Learn from a batch; its loss, label-smoothed, a real target token."""
+        """Train on a batch; return its label-smoothed loss per target token."""
 
 
-class Nobody:
-    """Hears nothing of what the trainer says."""
+class SilentCallback:
+    """A training callback that does nothing."""
 
     def on_message(self, message: str) -> None: ...
     def on_step(self, progress: Progress, metrics: dict[str, float]) -> None: ...
@@ -85,7 +85,7 @@ class Nobody:
 
 
 class Recorder(Trainer):
-    """Remembers the loss of a step."""
+    """A trainer that stores the loss of each step."""
 
     def compute_gradients(self, batches: list[Indices]) -> LossSums:
         sums = super().compute_gradients(batches)
@@ -94,18 +94,18 @@ class Recorder(Trainer):
 
 
 class Transduce(Loop):
-    """Ours: the trainer itself."""
+    """The trainer of Transduce."""
 
     def __init__(
-        self, config: TransformerConfig, vocabulary: Vocabulary, pairs: Pairs, *, bf16: bool = False
+        self, config: TransformerConfig, vocabulary: Vocabulary, pairs: Pairs, *, bfloat16: bool = False
     ) -> None:
         self.transformer = build(config, vocabulary, seed=1)
-        folder = Path(tempfile.mkdtemp())  # for the metrics of every fiftieth step
-        training = TRAINING.model_copy(update={"precision": "bfloat16" if bf16 else "float32"})
+        folder = Path(tempfile.mkdtemp())  # for the metrics
+        training = TRAINING.model_copy(update={"precision": "bfloat16" if bfloat16 else "float32"})
         data = TranslationObjective(pairs, training)
-        tokenizer = train_tokenizer([], [], kind="byte")  # which the trainer only saves
+        tokenizer = train_tokenizer([], [], kind="byte")  # the trainer only saves it
         run = RunConfig(model=config, training=training)
-        self.trainer = Recorder(folder, run, self.transformer, tokenizer, data, data, Nobody())
+        self.trainer = Recorder(folder, run, self.transformer, tokenizer, data, data, SilentCallback())
         self.trainer.module.train()
 
     def step(self, work: "Work") -> float:
@@ -114,25 +114,25 @@ class Transduce(Loop):
 
 
 class Peer(Loop):
-    """A plain loop: all logits at once, torch's own cross-entropy; float32, or bf16 by autocast."""
+    """A plain loop: all logits at once, torch's cross-entropy; float32, or bfloat16 by autocast."""
 
-    def __init__(self, model: nn.Module, d_model: int, pad: int, *, bf16: bool) -> None:
+    def __init__(self, model: nn.Module, d_model: int, pad: int, *, bfloat16: bool) -> None:
         self.model = model.train()
         self.optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9, fused=True)
         self.rate = make_schedule(TRAINING, d_model)
         self.steps = 0
-        self.pad, self.bf16 = pad, bf16
+        self.pad, self.bfloat16 = pad, bfloat16
 
     @abstractmethod
     def logits(self, batch: Batch) -> Tensor:
-        """(batch, target, vocabulary)."""
+        """Return the logits, (batch, target, vocabulary)."""
 
     def step(self, work: "Work") -> float:
         self.steps += 1
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate(self.steps)
         self.optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bfloat16):
             logits = self.logits(work.batch)
         loss = F.cross_entropy(
             logits.flatten(0, 1).float(),
@@ -147,9 +147,9 @@ class Peer(Loop):
 
 
 class TorchTransformer(Peer):
-    """torch.nn.Transformer between tied embeddings."""
+    """torch.nn.Transformer with tied embeddings."""
 
-    def __init__(self, config: TransformerConfig, vocabulary: Vocabulary, *, bf16: bool = False) -> None:
+    def __init__(self, config: TransformerConfig, vocabulary: Vocabulary, *, bfloat16: bool = False) -> None:
         self.scale = math.sqrt(config.d_model)
         self.embedding = nn.Embedding(vocabulary.target, config.d_model)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
@@ -157,7 +157,7 @@ class TorchTransformer(Peer):
         self.dropout = nn.Dropout(config.dropout)
         self.stacks = _torch_stacks(config)
         parts = nn.ModuleList([self.embedding, self.dropout, self.stacks])
-        super().__init__(parts, config.d_model, vocabulary.pad, bf16=bf16)
+        super().__init__(parts, config.d_model, vocabulary.pad, bfloat16=bfloat16)
 
     def logits(self, batch: Batch) -> Tensor:
         source_padding, target_padding = batch.source == self.pad, batch.target == self.pad
@@ -173,7 +173,7 @@ class TorchTransformer(Peer):
         return F.linear(decoded, self.embedding.weight)
 
     def start_like(self, model: Transformer) -> None:
-        """Take over the weights of a model of ours."""
+        """Copy the weights of one of our models."""
         self.stacks.load_state_dict(export_stacks(model))
         with torch.no_grad():
             self.embedding.weight.copy_(model.output.weight)
@@ -186,7 +186,7 @@ class TorchTransformer(Peer):
 
 
 def _torch_stacks(config: TransformerConfig) -> nn.Transformer:
-    """As in the paper: no norm after a post-norm stack, no dropout inside attention and feed-forward."""
+    """Build stacks as in the paper: no norm after a post-norm stack, no dropout inside sub-layers."""
     sizes = (config.d_model, config.heads, config.d_ff, config.dropout)
     stacks = nn.Transformer(
         config.d_model,
@@ -212,7 +212,7 @@ def _torch_stacks(config: TransformerConfig) -> nn.Transformer:
 class Marian(Peer):
     """Hugging Face's translation model."""
 
-    def __init__(self, config: TransformerConfig, vocabulary: Vocabulary, *, bf16: bool = False) -> None:
+    def __init__(self, config: TransformerConfig, vocabulary: Vocabulary, *, bfloat16: bool = False) -> None:
         self.marian = MarianMTModel(
             MarianConfig(
                 vocab_size=vocabulary.target,
@@ -237,7 +237,7 @@ class Marian(Peer):
                 attn_implementation="sdpa",  # type: ignore[call-arg]
             )
         )
-        super().__init__(self.marian, config.d_model, vocabulary.pad, bf16=bf16)
+        super().__init__(self.marian, config.d_model, vocabulary.pad, bfloat16=bfloat16)
 
     def logits(self, batch: Batch) -> Tensor:
         output = self.marian(
@@ -251,23 +251,23 @@ class Marian(Peer):
 
 
 OURS, TORCH, MARIAN = "transduce", "torch.nn.Transformer", "Hugging Face Marian"
-BF16 = ", bf16"
-NAMES = [name + kind for kind in ("", BF16) for name in (OURS, TORCH, MARIAN)]
+BFLOAT16 = ", bfloat16"
+NAMES = [name + kind for kind in ("", BFLOAT16) for name in (OURS, TORCH, MARIAN)]
 
 
 def make(name: str, model: str, data: "Data") -> Loop:
     config, vocabulary = preset(model).model, VOCABULARIES[model]
     if name.startswith(OURS):
-        return Transduce(config, vocabulary, data.pairs, bf16=name.endswith(BF16))
+        return Transduce(config, vocabulary, data.pairs, bfloat16=name.endswith(BFLOAT16))
     peer = TorchTransformer if name.startswith(TORCH) else Marian
-    return peer(config, vocabulary, bf16=name.endswith(BF16))
+    return peer(config, vocabulary, bfloat16=name.endswith(BFLOAT16))
 
 
-# What it is trained on
+# Data
 
 
 def write_data(folder: Path, models: list[str]) -> str:
-    """Prepared pairs in ``folder/small`` and ``folder/base``; says where they come from."""
+    """Write prepared pairs to ``folder/small`` and ``folder/base``; return a description of the data."""
     if MULTI30K.exists():
         train, valid = (
             Corpus((AlignedFiles(MULTI30K / f"{part}.en.gz", MULTI30K / f"{part}.de.gz"),))
@@ -285,7 +285,7 @@ def write_data(folder: Path, models: list[str]) -> str:
         lengths = pairs.source.lengths, pairs.target.lengths
         origin = "Multi30k, 8,000 BPE tokens"
     else:
-        lengths = drawn_lengths(29_000)
+        lengths = random_lengths(29_000)
         write_random(folder / "small", lengths, VOCABULARIES["small"])
         origin = "random tokens with lengths like Multi30k's"
     if "base" in models:
@@ -293,11 +293,11 @@ def write_data(folder: Path, models: list[str]) -> str:
     return origin
 
 
-def drawn_lengths(count: int) -> tuple[Lengths, Lengths]:
-    """Log-normal, with the means, spreads and correlation of Multi30k in 8,000 BPE tokens."""
+def random_lengths(count: int) -> tuple[Lengths, Lengths]:
+    """Return random lengths that are distributed like Multi30k's in 8,000 BPE tokens (log-normal)."""
     covariance = [[0.29**2, 0.86 * 0.29 * 0.33], [0.86 * 0.29 * 0.33, 0.33**2]]
-    drawn = np.random.default_rng(1).multivariate_normal([2.68, 2.71], covariance, size=count)
-    source, target = np.exp(drawn).round().astype(np.int64).clip(4, 60).T
+    logarithms = np.random.default_rng(1).multivariate_normal([2.68, 2.71], covariance, size=count)
+    source, target = np.exp(logarithms).round().astype(np.int64).clip(4, 60).T
     return source, target
 
 
@@ -313,7 +313,7 @@ def write_random(folder: Path, lengths: tuple[Lengths, Lengths], vocabulary: Voc
 
 @dataclass(frozen=True)
 class Work:
-    """A batch: where it is, and as it is."""
+    """A batch: its indices and its tensors."""
 
     indices: Indices
     batch: Batch
@@ -321,7 +321,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Data:
-    """Batches of an epoch, in the trainer's order."""
+    """The batches of an epoch, in the trainer's order."""
 
     pairs: Pairs
     plan: list[Lengths]
@@ -335,16 +335,16 @@ class Data:
         return cls(pairs, plan, VOCABULARIES[model])
 
     def work(self, begin: int, count: int) -> list[Work]:
-        """Batches of the plan, which begins again at its end."""
+        """Return batches of the plan, which starts again at its end."""
         rows = [self.plan[number % len(self.plan)] for number in range(begin, begin + count)]
         return [self._work(indices) for indices in rows]
 
     def part(self) -> Work:
-        """A little of the first batch."""
+        """Return a part of the first batch."""
         return self._work(self.plan[0][::PROBE])
 
     def largest(self) -> Work:
-        """The batch with the most tokens, padding included."""
+        """Return the batch with the most tokens, including padding."""
         lengths = np.maximum(self.pairs.source.lengths, self.pairs.target.lengths)
         return self._work(max(self.plan, key=lambda rows: len(rows) * lengths[rows].max()))
 
@@ -357,11 +357,11 @@ def tokens_of(batch: Batch, pad: int) -> int:
 
 
 def flops_of(batch: Batch, config: TransformerConfig, vocabulary: Vocabulary) -> float:
-    """Matrix products of the useful work: no padding, no masked pair, nothing computed twice.
+    """Count the floating-point operations of useful matrix products: without padding and masked pairs.
 
-    A weight costs 2 a token forward and 4 backward. Query, key, value and output are d² each, the keys and
-    values of encoder-decoder attention once a source token. A query that sees a key costs 2·2·d forward
-    (scores and mixing) and twice that backward.
+    A weight costs 2 per token forward and 4 backward. Query, key, value and output are d² each; keys and
+    values of encoder-decoder attention are computed once per source token. A query that attends to a key
+    costs 2·2·d forward (scores and weighted sums) and twice that backward.
     """
     n = (batch.source != vocabulary.pad).sum(1).double()
     m = (batch.labels != vocabulary.pad).sum(1).double()
@@ -373,7 +373,7 @@ def flops_of(batch: Batch, config: TransformerConfig, vocabulary: Vocabulary) ->
     return float((encoder + decoder + 6 * m * d * vocabulary.target).sum())
 
 
-# What is measured
+# Measurement
 
 
 def seconds(run: Callable[[], object]) -> float:
@@ -383,7 +383,7 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def measure_peak() -> float:
-    """The fastest float32 matrix product of this machine, in FLOP/s."""
+    """Return the speed of the fastest float32 matrix product of this machine, in FLOP/s."""
     best = {}
     for rows, inner, columns in ((2048, 2048, 2048), (4096, 256, 1024)):
         a, b = torch.randn(rows, inner), torch.randn(inner, columns)
@@ -397,42 +397,42 @@ def measure_peak() -> float:
 
 @dataclass
 class Speed:
-    """Of one implementation."""
+    """The speed of one implementation."""
 
-    tokens: float  # source + target, a second
-    flops: float  # a second
-    memory: float  # megabytes at the peak, over the start
-    hopeless: bool = False  # timed once
+    tokens: float  # source and target tokens per second
+    flops: float  # per second
+    memory: float  # peak in megabytes, above the memory at the start
+    hopeless: bool = False  # so slow that it was timed only once
 
 
 class Runner:
-    """An implementation in a process of its own, which makes steps when asked."""
+    """An implementation in a process of its own, which runs steps on request."""
 
     def __init__(self, name: str, model: str, folder: Path, max_tokens: int) -> None:
         command = [sys.executable, __file__, "--run", name, "--model", model]
         command += ["--data", str(folder), "--max-tokens", str(max_tokens)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def ask(self, what: str) -> float:
+    def ask(self, request: str) -> float:
         assert self.process.stdin
         assert self.process.stdout
-        self.process.stdin.write(what + "\n")
+        self.process.stdin.write(request + "\n")
         self.process.stdin.flush()
         return float(self.process.stdout.readline())
 
     def stop(self) -> float:
-        """Gives the memory it took."""
+        """Stop the process; return its peak memory."""
         memory = self.ask("memory")
         self.process.communicate()
         return memory
 
 
 def run(name: str, model: str, data: Data) -> None:
-    """What happens in such a process: a question a line, and an answer."""
-    avoid_broken_amx()  # or bfloat16 may end the process, the peers' too
+    """Read one request per line and print one answer per line; the main function of such a process."""
+    avoid_broken_amx()  # otherwise bfloat16 may crash the process
     if name.startswith(OURS):
         keep_memory()  # as `transduce train` does
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = _resident("VmRSS")
     loop = make(name, model, data)
     for line in sys.stdin:
@@ -451,7 +451,7 @@ def run(name: str, model: str, data: Data) -> None:
 def race(
     model: str, folder: Path, data: Data, *, rounds: int, steps: int, max_tokens: int
 ) -> dict[str, Speed]:
-    """Each round, each implementation makes the same steps; medians of the rounds."""
+    """Let each implementation run the same steps in each round; return medians over the rounds."""
     runners = {name: Runner(name, model, folder, max_tokens) for name in NAMES}
     found: dict[str, Speed] = {}
 
@@ -464,8 +464,8 @@ def race(
 
     seconds_of: dict[str, float] = {}
     for name in NAMES:
-        seconds_of[name] = runners[name].ask("part")  # warms up, too
-        if name.endswith(BF16) and seconds_of[name] > HOPELESS * seconds_of[name.removesuffix(BF16)]:
+        seconds_of[name] = runners[name].ask("part")  # also a warm-up
+        if name.endswith(BFLOAT16) and seconds_of[name] > HOPELESS * seconds_of[name.removesuffix(BFLOAT16)]:
             rates = speed([data.part()], seconds_of[name])
             found[name] = Speed(*rates, memory=math.nan, hopeless=True)
             runners.pop(name).stop()
@@ -487,18 +487,18 @@ def _resident(key: str) -> int:
 
 
 def show_speed(speeds: dict[str, Speed], peak: float) -> float:
-    """Prints the table; the ratio of ours, in the precision `train` would choose, to the fastest peer."""
-    ours = max((speeds[name] for name in (OURS, OURS + BF16)), key=lambda speed: speed.tokens)
-    print(f"  {'':<30}tokens/s   GFLOP/s   ours is   peak memory   ours is")
+    """Print the table; return the ratio of ours, in its faster precision, to the fastest peer."""
+    ours = max((speeds[name] for name in (OURS, OURS + BFLOAT16)), key=lambda speed: speed.tokens)
+    print(f"  {'':<34}tokens/s   GFLOP/s      ours   peak memory      ours")
     for name, speed in speeds.items():
-        line = f"  {name:<28}{speed.tokens:10,.0f}{speed.flops / 1e9:10.1f}{ours.tokens / speed.tokens:9.2f}×"
+        line = f"  {name:<32}{speed.tokens:10,.0f}{speed.flops / 1e9:10.1f}{ours.tokens / speed.tokens:9.2f}×"
         if speed.hopeless:
-            print(f"{line}   1 step of 1/{PROBE} batch: over {HOPELESS}× slower than float32")
+            print(f"{line}   one step of 1/{PROBE} batch: more than {HOPELESS} times slower than float32")
         else:
             print(f"{line}{speed.memory:11,.0f} MB{ours.memory / speed.memory:9.2f}×")
     print(
         f"  achieved {ours.flops / 1e9:.1f} GFLOP/s of {peak / 1e9:.1f} peak ({ours.flops / peak:.0%}), "
-        "counting useful work alone"
+        "counting useful work only"
     )
     fastest = max(
         (name for name in speeds if not name.startswith(OURS)), key=lambda name: speeds[name].tokens
@@ -508,12 +508,12 @@ def show_speed(speeds: dict[str, Speed], peak: float) -> float:
 
 
 def show_curve(data: Data, steps: int, seeds: int) -> None:
-    """Ours and torch.nn.Transformer from the same weights, on the same batches: dropout alone differs."""
-    print(f"\n  loss, means of {BLOCK} steps, from the same weights")
+    """Print the losses of ours and torch.nn.Transformer from the same weights; only dropout differs."""
+    print(f"\n  mean loss of {BLOCK} steps, from the same initial weights")
     torch.manual_seed(1)
     ours = Transduce(preset("small").model, data.vocabulary, data.pairs)
     loops: dict[str, Loop] = {OURS: ours}
-    for seed in range(seeds):  # they draw dropout from one generator, one after the other
+    for seed in range(seeds):  # they share torch's random generator
         twin = TorchTransformer(preset("small").model, data.vocabulary)
         twin.start_like(ours.transformer)
         loops[TORCH + (f", again {seed}" if seed else "")] = twin
@@ -530,42 +530,48 @@ def show_curve(data: Data, steps: int, seeds: int) -> None:
     print(f"  largest difference in the last {len(last)} rows: {last.max():.4f} nats")
     if seeds > 1:
         spread = np.ptp(np.array(blocks[-3:])[:, 1:], axis=1).max()
-        print(f"  largest spread of {TORCH} alone: {spread:.4f} nats")
+        print(f"  largest spread among runs of {TORCH}: {spread:.4f} nats")
 
 
 def show(model: str, folder: Path, args: argparse.Namespace, peak: float, origin: str) -> float:
-    """A model's section; the ratio to the fastest peer."""
+    """Print the section of a model; return the ratio to the fastest peer."""
     small = model == "small"
     text = origin if small else "random tokens of the same lengths, 37,000 vocabulary"
-    max_tokens = tokens_a_batch(args)
-    print(f"\n{model}: {text}, ≤ {max_tokens:,} tokens a batch", flush=True)
+    max_tokens = tokens_per_batch(args)
+    print(f"\n{model}: {text}, at most {max_tokens:,} tokens per batch", flush=True)
     data = Data.read(folder, model, max_tokens)
     rounds, steps = (args.rounds, 4) if small and not args.quick else (max(1, args.rounds // 2), 1)
     speeds = race(model, folder, data, rounds=rounds, steps=steps, max_tokens=max_tokens)
-    print(f"  medians of {rounds} rounds of {steps} steps; memory over the start, largest batch included")
+    print(f"  medians of {rounds} rounds of {steps} steps; peak memory includes the largest batch")
     ratio = show_speed(speeds, peak)
     if small and args.curve:
         show_curve(data, args.curve, args.curve_seeds)
     return ratio
 
 
-def tokens_a_batch(args: argparse.Namespace) -> int:
+def tokens_per_batch(args: argparse.Namespace) -> int:
     tokens: int = args.max_tokens or (512 if args.quick else TRAINING.max_tokens)
     return tokens
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Training speed beside the peers.")
+    parser = argparse.ArgumentParser(description="Compare training speed with other libraries.")
     parser.add_argument("--model", choices=["small", "base", "all"], default="all")
-    parser.add_argument("--rounds", type=int, default=12, help="of 4 steps; base takes half of them, of 1")
-    parser.add_argument("--curve", type=int, default=300, help="steps of the loss curve; 0 for none")
-    parser.add_argument("--curve-seeds", type=int, default=1, help="runs of torch.nn.Transformer in it")
-    parser.add_argument("--quick", action="store_true", help="see that it works: the figures mean nothing")
-    parser.add_argument("--max-tokens", type=int, help="a batch; 4,096 if not given")
     parser.add_argument(
-        "--run", choices=NAMES, help="be this implementation and make steps when asked, no more"
+        "--rounds", type=int, default=12, help="rounds of 4 steps; for base, half as many rounds of 1 step"
     )
-    parser.add_argument("--data", type=Path, help="a folder that an outer run prepared")
+    parser.add_argument(
+        "--curve", type=int, default=300, help="number of steps of the loss curve; 0 to skip it"
+    )
+    parser.add_argument(
+        "--curve-seeds", type=int, default=1, help="number of runs of torch.nn.Transformer in the loss curve"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="only check that the script works; the numbers mean nothing"
+    )
+    parser.add_argument("--max-tokens", type=int, help="tokens per batch; default 4,096")
+    parser.add_argument("--run", choices=NAMES, help="used internally: run this implementation on request")
+    parser.add_argument("--data", type=Path, help="used internally: folder with prepared data")
     args = parser.parse_args()
     if args.quick:
         args.rounds, args.curve = min(args.rounds, 2), min(args.curve, 6)
@@ -579,7 +585,7 @@ def main() -> None:
         folder = args.data or Path(temporary)
         origin = "" if args.data else write_data(folder, models)
         if args.run:
-            run(args.run, args.model, Data.read(folder, args.model, tokens_a_batch(args)))
+            run(args.run, args.model, Data.read(folder, args.model, tokens_per_batch(args)))
             return
         print(
             f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}, "

@@ -1,12 +1,12 @@
-"""Why attention: a plain RNN, an RNN with attention and a Transformer copy and reverse ever longer sequences.
+"""Compare a plain RNN, an RNN with attention and a Transformer on copying and reversing sequences.
 
-python bench/why_attention.py --quick     # a minute or two: does it work?
-python bench/why_attention.py --write     # the real run, hours; then pictures and tables go into docs/
+python bench/why_attention.py --quick     # a minute or two: check that it works
+python bench/why_attention.py --write     # the full run, several hours; writes pictures and tables to docs/
 
-Every model has about as many parameters, sees the same sequences, and trains for as many steps, once with
-each learning rate; the rate that is better on other sequences than those reported counts. Letters are drawn
-anew for every step, so that nothing can be learned by heart. What was measured is kept, a line a run, and is
-not measured again.
+All models have about the same number of parameters, see the same sequences, and train for the same number of
+steps, once with each learning rate. The rate is chosen on other sequences than those that are reported.
+Letters are sampled anew for every step, so that no sequence can be memorized. Each result is stored as a line
+of a file and is not measured again.
 """
 
 import argparse
@@ -34,10 +34,10 @@ PAGE = ROOT / "docs" / "why-attention.md"
 PAD, BOS, EOS, LETTERS = 0, 1, 2, 26
 VOCABULARY = Vocabulary(source=3 + LETTERS, target=3 + LETTERS)
 TASKS = ("copy", "reverse")
-BATCH, TESTED, WARMUP = 64, 512, 0.1  # sequences a step, sequences, share of the steps
+BATCH, TESTED, WARMUP = 64, 512, 0.1  # sequences per step, sequences to test, share of the steps
 TRIAL, TEST = 2**31, 2**31 + 1  # seeds of the sequences that choose a learning rate, and that are reported
 PLAIN, ATTENTIVE, TRANSFORMER = "plain RNN", "RNN with attention", "Transformer"
-LOOKS: dict[str, dict[str, Any]] = {  # told apart where one lies on the other, and without colours
+LOOKS: dict[str, dict[str, Any]] = {  # distinguishable where lines overlap, and without colours
     PLAIN: {"marker": "o"},
     ATTENTIVE: {"marker": "s", "markersize": 10, "linewidth": 3.5},
     TRANSFORMER: {"marker": "^", "linestyle": "--"},
@@ -46,7 +46,7 @@ LOOKS: dict[str, dict[str, Any]] = {  # told apart where one lies on the other, 
 
 @dataclass(frozen=True)
 class Measured:
-    """One model, trained once."""
+    """The result of training one model once."""
 
     model: str
     task: str
@@ -56,10 +56,10 @@ class Measured:
     seed: int
     parameters: int
     threads: int
-    torch: str  # its version
-    letters_tried: float  # share that is right, when it reads its own output, where the rate is chosen
-    letters_right: float  # the same on other sequences, which are reported
-    sequences_right: float  # with their ends
+    torch: str  # version
+    letters_tried: float  # share of correct letters in greedy decoding, to choose the learning rate
+    letters_right: float  # the same on other sequences, to report
+    sequences_right: float  # including their ends
     seconds_a_step: float  # median
 
     @property
@@ -74,7 +74,7 @@ def count(config: ModelConfig) -> int:
 
 
 def rnn_as_large_as(parameters: int, attention: str) -> RNNConfig:
-    """The widest one that is not larger."""
+    """Return the widest RNN with at most this many parameters."""
 
     def config(width: int) -> RNNConfig:
         return RNNConfig(
@@ -100,7 +100,7 @@ def contestants() -> dict[str, ModelConfig]:
 
 
 def draw(task: str, length: int, sequences: int, generator: torch.Generator) -> Batch:
-    """Random letters, all of one length."""
+    """Return a batch of random letters, all of one length."""
     letters = torch.randint(3, 3 + LETTERS, (sequences, length), generator=generator)
     wanted = letters if task == "copy" else letters.flip(1)
     begin, end = torch.full((sequences, 1), BOS), torch.full((sequences, 1), EOS)
@@ -109,7 +109,7 @@ def draw(task: str, length: int, sequences: int, generator: torch.Generator) -> 
 
 
 def train(model: Model, task: str, length: int, steps: int, rate: float, seed: int) -> float:
-    """Gives the median of the seconds that a step took."""
+    """Train a model; return the median seconds per step."""
     generator = torch.Generator().manual_seed(seed)
     use_generator(model, generator)
     optimizer, warmup, seconds = make_optimizer(model), max(1, int(WARMUP * steps)), []
@@ -129,15 +129,15 @@ def train(model: Model, task: str, length: int, steps: int, rate: float, seed: i
 
 @torch.no_grad()
 def accuracy(model: Model, task: str, length: int, seed: int) -> tuple[float, float]:
-    """Shares of letters and of whole sequences that are right when the model reads its own output."""
+    """Return the shares of letters and of whole sequences that are correct in greedy decoding."""
     batch = draw(task, length, TESTED, torch.Generator().manual_seed(seed))
     state = model.start(model.encode(batch.source), length + 1)
-    tokens, said = torch.full((TESTED,), BOS), []
+    tokens, outputs = torch.full((TESTED,), BOS), []
     for _ in range(length + 1):
         tokens = model.step(tokens, state).argmax(dim=-1)
-        said.append(tokens)
-    right = torch.stack(said, dim=1) == batch.labels
-    # Where a sequence ends is no feat when all have one length: the end is not counted among the letters.
+        outputs.append(tokens)
+    right = torch.stack(outputs, dim=1) == batch.labels
+    # All sequences have one length, so predicting the end is easy: it does not count as a letter.
     return right[:, :length].float().mean().item(), right.all(dim=1).float().mean().item()
 
 
@@ -163,7 +163,7 @@ def measure(arguments: argparse.Namespace) -> list[Measured]:
                         print(
                             f"{task:<8}{length:>4}  {name:<20}rate {rate:<7g}seed {seed}  "
                             f"{one.letters_right:6.1%} of letters, {one.sequences_right:6.1%} of sequences, "
-                            f"{1000 * one.seconds_a_step:.1f} ms a step",
+                            f"{1000 * one.seconds_a_step:.1f} ms per step",
                             flush=True,
                         )
     return found
@@ -181,7 +181,7 @@ def measure_one(
 
 
 def best(found: list[Measured], name: str, task: str, length: int) -> list[Measured]:
-    """A run for each seed, with the learning rate that is better on average, on sequences not reported."""
+    """Return one run per seed, with the learning rate that is better on average on sequences not reported."""
     rows = [one for one in found if (one.model, one.task, one.length) == (name, task, length)]
     by_rate = {rate: [one for one in rows if one.rate == rate] for rate in {one.rate for one in rows}}
     return max(by_rate.values(), key=lambda ones: statistics.mean(one.letters_tried for one in ones))
@@ -200,14 +200,14 @@ def names_of(found: list[Measured]) -> list[str]:
 
 
 def tables(found: list[Measured]) -> str:
-    """In Markdown."""
+    """Return the results as Markdown tables."""
     lengths, names = lengths_of(found), names_of(found)
     sizes = {one.model: one.parameters for one in found}
     steps, seeds = found[0].steps, len({one.seed for one in found})
     rates = ", ".join(f"{rate:g}" for rate in sorted({one.rate for one in found}))
     text = [
-        f"{steps:,} steps of {BATCH} sequences; learning rates {rates}, the better one on {TESTED} "
-        "others counts; "
+        f"{steps:,} steps of {BATCH} sequences; learning rates {rates}, chosen on {TESTED} "
+        "other sequences; "
         f"{seeds} {'seed' if seeds == 1 else 'seeds, means'}; {TESTED} new sequences to test. Parameters: "
         + ", ".join(f"{name} {size:,}" for name, size in sizes.items())
         + f". torch {found[0].torch}, {found[0].threads} thread(s)."
@@ -248,7 +248,7 @@ def write_pictures(found: list[Measured], folder: Path) -> list[Path]:
                 axes.fill_between(
                     lengths, list(map(min, runs)), list(map(max, runs)), alpha=0.15, color=line.get_color()
                 )
-            axes.axhline(1 / LETTERS, color="grey", linestyle=":", label="a guess")
+            axes.axhline(1 / LETTERS, color="grey", linestyle=":", label="chance")
             axes.set(title=task, xlabel="length", ylim=(0, 1.03), xticks=lengths)
         figure.axes[0].set_ylabel("letters right")
         figure.axes[0].legend()
@@ -271,7 +271,7 @@ def write_pictures(found: list[Measured], folder: Path) -> list[Path]:
 
 
 def write_page(text: str) -> None:
-    """Put the tables and pictures where the page says."""
+    """Insert the tables and pictures between the two comments of the page."""
     page = PAGE.read_text(encoding="utf-8")
     figures = (
         f"{text}\n\n![Accuracy by length](images/why-attention-accuracy.png)\n\n"
@@ -284,7 +284,7 @@ def write_page(text: str) -> None:
         flags=re.DOTALL,
     )
     if times != 1:
-        raise SystemExit(f"error: {PAGE} has no place for the figures; put back its two comments")
+        raise SystemExit(f"error: {PAGE} has no place for the results; restore its two comments")
     PAGE.write_text(new, encoding="utf-8")
 
 
@@ -296,16 +296,20 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-3, 3e-3])
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=1, help="models this small are slower on two")
-    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "why-attention", help="figures go here")
-    parser.add_argument("--write", action="store_true", help="pictures and tables into docs/, too")
-    parser.add_argument("--quick", action="store_true", help="a few steps at two lengths, to try it out")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="number of threads; models this small are slower on two"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "runs" / "why-attention", help="folder for the results"
+    )
+    parser.add_argument("--write", action="store_true", help="also write pictures and tables to docs/")
+    parser.add_argument("--quick", action="store_true", help="only a few steps at two lengths")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.lengths, arguments.steps, arguments.rates, arguments.seeds = [3, 6], 40, [3e-3], 1
         arguments.out = arguments.out / "quick"
     if arguments.quick and arguments.write:
-        parser.error("--quick measures nothing worth writing: leave one of them out")
+        parser.error("--quick and --write exclude each other; leave one of them out")
     torch.set_num_threads(arguments.threads)
     found = measure(arguments)
     text = tables(found)
