@@ -100,7 +100,7 @@ def _read_image(path: Path, size: tuple[int, int] | None) -> Pixels:
         from PIL import Image, ImageOps
     except ImportError:
         raise DependencyError(
-            "image files need Pillow, which is not installed", "run: pip install 'transduce[vision]'"
+            "image files need Pillow, which is not installed", "run: pip install Pillow"
         ) from None
     try:
         # Pillow prints warnings about harmless things: many pixels, unusual metadata.

@@ -23,7 +23,7 @@ def date_pairs(count: int, seed: int) -> Iterator[tuple[str, str]]:
         from babel.dates import format_date
     except ImportError:
         raise DependencyError(
-            "the task needs Babel, which is not installed", "run: pip install 'transduce[demo]'"
+            "the task needs Babel, which is not installed", "run: pip install Babel"
         ) from None
     generator = random.Random(seed)
     days = (LAST - FIRST).days

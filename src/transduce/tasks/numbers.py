@@ -21,7 +21,7 @@ def number_pairs(count: int, seed: int) -> Iterator[tuple[str, str]]:
         from babel.numbers import format_decimal
     except ImportError:
         raise DependencyError(
-            "the task needs Babel, which is not installed", "run: pip install 'transduce[demo]'"
+            "the task needs Babel, which is not installed", "run: pip install Babel"
         ) from None
     generator = random.Random(seed)
     for _ in range(count):
