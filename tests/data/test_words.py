@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transduce.data import words
 from transduce.data.normalization import normalize_text
 from transduce.data.rows import Rows
-from transduce.data.words import WordMemory, count_words, repeated, words_of, words_of_all
+from transduce.data.words import WordCache, count_words, repeated, words_of, words_of_all
 
 spaces = [" ", " ", " ", "  ", "\t", "\n", "\u00a0", "\u2028", "\x1c", "\u200d", "\u00ad"]
 texts = (
@@ -54,9 +54,9 @@ BEGINS = np.arange(0x110000) == 0
 def test_cached_words_equal_encoded_words_for_any_cache_size(calls, most):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "MAX_CACHED_IDS", most)
-        memory = WordMemory(letters, BEGINS)
+        cache = WordCache(letters, BEGINS)
         for batch in calls:
-            assert memory.encode(batch).tolist() == letters(batch).tolist()
+            assert cache.encode(batch).tolist() == letters(batch).tolist()
 
 
 def test_a_word_is_encoded_once():
@@ -66,9 +66,9 @@ def test_a_word_is_encoded_once():
         asked.extend(word for text in batch for word in text.split(" "))
         return letters(batch)
 
-    memory = WordMemory(encode, BEGINS)
-    memory.encode(["the dog", "the cat"])
-    memory.encode(["a cat and the dog"])
+    cache = WordCache(encode, BEGINS)
+    cache.encode(["the dog", "the cat"])
+    cache.encode(["a cat and the dog"])
     assert asked == ["the", "dog", "cat", "a", "and"]
 
 
@@ -77,10 +77,10 @@ def test_several_threads_may_encode_at_once():
         time.sleep(0.001)  # let another thread in
         return letters(batch)
 
-    memory = WordMemory(encode, BEGINS)
+    cache = WordCache(encode, BEGINS)
     batches = [[f"{'abcdefgh'[(i // 4) % 8] * j} dog{i} cat" for j in range(1, 6)] for i in range(40)]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(memory.encode, batches))
+        found = list(pool.map(cache.encode, batches))
     assert [rows.tolist() for rows in found] == [letters(batch).tolist() for batch in batches]
 
 
@@ -90,8 +90,8 @@ def test_words_without_a_beginning_are_encoded_by_themselves():
     def encode(batch):
         return Rows.of([[0 if word == "known" else 7 for word in text.split(" ")] for text in batch])
 
-    memory = WordMemory(encode, BEGINS)
-    assert memory.encode(["known", "known odd", "odd known odd"]).tolist() == [[0], [0, 7], [7, 0, 7]]
+    cache = WordCache(encode, BEGINS)
+    assert cache.encode(["known", "known odd", "odd known odd"]).tolist() == [[0], [0, 7], [7, 0, 7]]
 
 
 @given(batch=st.lists(texts, max_size=20))
@@ -141,5 +141,5 @@ def test_trainers_read_an_even_share_of_too_many_words(counts):
 
 def test_the_library_encodes_each_word_once():
     """The cache that is tested here is the one that tokenizers use."""
-    assert isinstance(tokenizer("bpe").source._words, WordMemory)
+    assert isinstance(tokenizer("bpe").source._words, WordCache)
     assert tokenizer("char").source._words is None

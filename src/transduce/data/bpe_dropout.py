@@ -46,7 +46,7 @@ class BpeDropout:
         kept = [generator.random() >= p for _ in range(merges)] if p else []
         if all(kept):  # no merge was dropped
             return whole
-        return self._segment(word, chain(kept, iter(lambda: generator.random() >= p, None)))
+        return self._segment(word, chain(kept, _kept(p, generator)))
 
     def _segment(self, word: str, kept: Iterator[bool]) -> list[int]:
         """Merge the best-ranked pair that is kept, until no pair is left.
@@ -63,10 +63,19 @@ class BpeDropout:
                 pair = heappop(pieces.pairs)
                 if pieces.holds(pair):
                     merged = next(kept)
-                    (pieces.merge if merged else dropped.append)(pair)
+                    if merged:
+                        pieces.merge(pair)
+                    else:
+                        dropped.append(pair)
             for pair in dropped:
                 heappush(pieces.pairs, pair)
         return [self._ids[piece] for piece in pieces.pieces if piece]
+
+
+def _kept(p: float, generator: random.Random) -> Iterator[bool]:
+    """Yield forever whether a merge is kept, which has probability 1 − p."""
+    while True:
+        yield generator.random() >= p
 
 
 class _Pieces:

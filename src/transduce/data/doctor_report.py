@@ -41,7 +41,7 @@ def _table(report: Report) -> Table:
 def _print_lines(report: Report, console: Console) -> None:
     """Print every finding in lines that are never broken or cut, for files and other programs."""
     for finding in report.findings.values():
-        print_line(console, f"{finding.count:,} {finding.problem}; {finding.remedy}")
+        print_line(console, f"{finding.problem}: {finding.count:,}; {finding.remedy}")
         for example in _examples(finding):
             print_line(console, f"  {example}")
 

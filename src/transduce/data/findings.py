@@ -58,7 +58,7 @@ def all_kinds() -> dict[str, Finding]:
     """Return every kind of problem, not found yet, by name and in the order of the report."""
     return {
         "unequal": Finding(
-            "the files have different numbers of lines",
+            "files with different numbers of lines",
             "remove the extra line, or restore the missing one",
             fatal=True,
         ),
@@ -67,8 +67,8 @@ def all_kinds() -> dict[str, Finding]:
             "align the files again: a line may be missing or extra before these, or one file was reordered",
         ),
         "byte_order_mark": Finding(
-            "the file starts with a byte order mark",
-            "none needed: the mark is not read as text, but other tools may stumble over it",
+            "files that start with a byte order mark",
+            "nothing to do here: the mark is not read as text; other tools may not accept it",
         ),
         "not_utf8": Finding(
             "lines that are not UTF-8", "convert the file to UTF-8, for example with iconv", dropped=True

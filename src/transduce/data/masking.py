@@ -33,8 +33,8 @@ def mask_tokens(ids: Row, mask: int, ordinary: Numbers, generator: np.random.Gen
     count = max(1, round(CHOSEN * len(candidates)))
     places = generator.permutation(candidates)[:count]
     labels[places] = tokens[places]
-    draw = generator.random(count)
-    tokens[places[draw < MASKED]] = mask
-    replaced = places[(draw >= MASKED) & (draw < MASKED + REPLACED)]
+    uniform = generator.random(count)
+    tokens[places[uniform < MASKED]] = mask
+    replaced = places[(uniform >= MASKED) & (uniform < MASKED + REPLACED)]
     tokens[replaced] = generator.choice(ordinary, len(replaced))
     return Masked(tokens, labels)

@@ -58,16 +58,19 @@ def prepare(
     form = tokenizer.source.normalization or DEFAULT
     too_long = 0
     sizes = tokenizer.vocabulary.source, tokenizer.vocabulary.target
-    with PairWriter(folder / "train", *sizes) as kept, PairWriter(folder / "valid", *sizes) as held:
-        for corpus, writer in ((train, kept), (valid, held)):
+    with PairWriter(folder / "train", *sizes) as training, PairWriter(folder / "valid", *sizes) as validation:
+        for corpus, writer in ((train, training), (valid, validation)):
             for chunk in clean_lines(corpus) if corpus else ():
                 sources = tokenizer.source_rows(chunk.sources)
                 targets = tokenizer.target_rows(chunk.targets)
                 fits = np.maximum(sources.lengths, targets.lengths) <= max_length
                 too_long += int(np.count_nonzero(~fits))
-                held_out = (corpus is train and is_held_out(text, share, form) for text in chunk.sources)
-                away = np.fromiter(held_out, bool, len(fits))
-                for destination, rows in ((writer, fits & ~away), (held, fits & away)):
+                held_out = np.fromiter(
+                    (corpus is train and is_held_out(text, share, form) for text in chunk.sources),
+                    bool,
+                    len(fits),
+                )
+                for destination, rows in ((writer, fits & ~held_out), (validation, fits & held_out)):
                     destination.write_rows(sources.select(rows), targets.select(rows))
                 progress(len(chunk.sources))
     prepared = Prepared(Pairs.open(folder / "train"), Pairs.open(folder / "valid"), too_long)

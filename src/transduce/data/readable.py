@@ -5,11 +5,10 @@ from typing import NamedTuple
 
 from tokenizers import decoders, pre_tokenizers
 
-from transduce.data.tokenizer import SideTokenizer
+from transduce.data.tokenizer import BYTE_LEVEL_SPACE, SideTokenizer
 
 INSIDE = "·"  # before a token that continues a word
 SPACE = "␣"
-_BEGINS_WORD = "Ġ"  # a space in the byte-level alphabet
 
 
 class _Token(NamedTuple):
@@ -20,7 +19,7 @@ class _Token(NamedTuple):
 
 def has_words(side: SideTokenizer) -> bool:
     """Return whether tokens show where words begin; those of characters and bytes do not."""
-    pre = _pre_tokenizer(side)
+    pre = side.first_pre_tokenizer
     if isinstance(pre, pre_tokenizers.ByteLevel):
         return bool(pre.use_regex)
     return pre is not None
@@ -32,7 +31,7 @@ def readable(side: SideTokenizer, ids: Sequence[int]) -> list[str]:
     ``the`` begins a word, ``·ing`` continues one, ``␣`` is a space, ``</s>`` a special token, and ``⟨E2 82⟩``
     has the bytes of a part of a character.
     """
-    pre, words = _pre_tokenizer(side), has_words(side)
+    pre, words = side.first_pre_tokenizer, has_words(side)
     names = [side.backend.id_to_token(token) or f"⟨{token}⟩" for token in ids]
     return [
         name if token in side.special else _shown(_read(name, pre, words), words)
@@ -40,15 +39,10 @@ def readable(side: SideTokenizer, ids: Sequence[int]) -> list[str]:
     ]
 
 
-def _pre_tokenizer(side: SideTokenizer) -> object:
-    pre = side.backend.pre_tokenizer
-    return pre[0] if isinstance(pre, pre_tokenizers.Sequence) else pre
-
-
 def _read(name: str, pre: object, words: bool) -> _Token:
     """Undo the notation of a tokenizer's vocabulary."""
     if isinstance(pre, pre_tokenizers.ByteLevel | pre_tokenizers.Split):  # Split: symbols separated by spaces
-        begins = name.startswith(_BEGINS_WORD)
+        begins = name.startswith(BYTE_LEVEL_SPACE)
         name = name.removeprefix("▁")  # marks tokens inside a word in some vocabularies
         text: str = decoders.ByteLevel().decode([name])
         if "\N{REPLACEMENT CHARACTER}" not in text:

@@ -56,7 +56,7 @@ def raw_lines(path: Path) -> Iterator[bytes]:
     with open_binary(path) as file, _reading(path):
         first = without_mark(file.readline(), str(path))
         for line in chain([first] if first else [], file):
-            yield line.rstrip(b"\r\n") if line.endswith(b"\n") else line
+            yield without_end(line)
 
 
 def count_lines(path: Path) -> int:

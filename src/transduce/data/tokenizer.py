@@ -20,14 +20,14 @@ from transduce.data.bpe_dropout import BpeDropout
 from transduce.data.normalization import Normalization, form_of, normalize_text
 from transduce.data.rows import Rows
 from transduce.data.wordpiece import wordpiece_from_text
-from transduce.data.words import WordMemory
+from transduce.data.words import WordCache
 from transduce.errors import DataError
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 JOINT, SOURCE, TARGET = "tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"
 
 _BATCH = 1000  # texts per call: the library's encodings are large until their ids are taken out
-_SPACE = "Ġ"  # a space in the byte-level alphabet
+BYTE_LEVEL_SPACE = "Ġ"  # a space in the byte-level alphabet
 
 
 class SideTokenizer:
@@ -47,20 +47,29 @@ class SideTokenizer:
         # Ids may have gaps.
         self.size = 1 + max(backend.get_vocab(with_added_tokens=True).values(), default=-1)
         self._words = (
-            WordMemory(self._encode_normalized, self._begins_word()) if self._is_word_by_word() else None
+            WordCache(self._encode_normalized, self._begins_word()) if self._is_word_by_word() else None
         )
 
     def _is_word_by_word(self) -> bool:
         """Return whether no token spans a space, so that a word has the same ids wherever it stands."""
-        first = self.backend.pre_tokenizer
-        if isinstance(first, pre_tokenizers.Sequence):
-            first = first[0]
+        first = self.first_pre_tokenizer
         return (
             self.native
             and isinstance(first, pre_tokenizers.ByteLevel)
             and bool(first.add_prefix_space and first.use_regex)
             and all(token.special for token in self.backend.get_added_tokens_decoder().values())
         )
+
+    @property
+    def first_pre_tokenizer(self) -> object:
+        """The first step that splits a text; ``None`` if texts are not split."""
+        steps = self.backend.pre_tokenizer
+        return steps[0] if isinstance(steps, pre_tokenizers.Sequence) else steps
+
+    @property
+    def mask_id(self) -> int | None:
+        """The id of the mask token, if there is one."""
+        return self.id_of("[MASK]", "<mask>")
 
     def id_of(self, *names: str) -> int | None:
         """Return the id of the first of these tokens that exists."""
@@ -124,7 +133,8 @@ class SideTokenizer:
     def _begins_word(self) -> npt.NDArray[np.bool_]:
         """Return for each id whether its token begins with a space."""
         begins = np.zeros(self.size, bool)
-        begins[[token for name, token in self.backend.get_vocab().items() if name.startswith(_SPACE)]] = True
+        for name, token in self.backend.get_vocab().items():
+            begins[token] = name.startswith(BYTE_LEVEL_SPACE)
         return begins
 
 

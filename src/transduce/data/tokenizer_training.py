@@ -94,7 +94,7 @@ def _subwords(words: Counter[str], kind: Subwords, size: int) -> Backend:
     if kind == "wordpiece":
         # The library's default limit of 100 characters per word would turn longer words into <unk>.
         backend = Backend(models.WordPiece(unk_token="<unk>", max_input_chars_per_word=1_000_000))
-        # Naming these first fixes their ids, which would depend on the random order of the library's tables.
+        # Tokens that are listed first keep their order; the library numbers the others in a random order.
         options["special_tokens"] = [*SPECIAL, *(f"{_INSIDE_A_WORD}{byte}" for byte in _alphabet())]
         trainer = trainers.WordPieceTrainer(continuing_subword_prefix=_INSIDE_A_WORD, **options)
     elif kind == "bpe":

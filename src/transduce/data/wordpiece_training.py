@@ -20,7 +20,7 @@ def train_wordpiece(lines: Iterable[str], *, size: int, cased: bool = False) -> 
     words = count_words(normalizer.normalize_str(line) for line in lines)
     characters = count_characters(words)
     alphabet = sorted(character for character, _ in characters.most_common(ALPHABET_SIZE))
-    # Naming these first fixes their ids, which would depend on the random order of the library's tables.
+    # Tokens that are listed first keep their order; the library numbers the others in a random order.
     fixed = [*BERT_SPECIAL, *alphabet, *(f"##{character}" for character in alphabet)]
     if not alphabet:
         raise DataError("the files contain no text to train a vocabulary on", "give a file with text")

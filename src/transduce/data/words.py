@@ -40,7 +40,7 @@ def words_of_all(texts: list[str]) -> tuple[list[str], list[int]]:
     return words, counts
 
 
-class WordMemory:
+class WordCache:
     """Encodes texts word by word, and caches the ids of each word up to a limit."""
 
     def __init__(self, encode: Encode, begins_word: npt.NDArray[np.bool_]) -> None:
@@ -50,20 +50,20 @@ class WordMemory:
         self._ids: Ids  # of all cached words, end to end
         self._ends: Numbers
         self._lengths: Numbers
-        self._forget()
+        self._clear()
 
     def encode(self, texts: list[str]) -> Rows:
         """Return the ids of each normalized text."""
         words, counts = words_of_all(texts)
         with self._lock:
-            ids, per_word = self._recall(words)
+            ids, per_word = self._look_up(words)
         ends = np.concatenate(([0], np.cumsum(per_word)))
         return Rows(ids, np.diff(ends[np.cumsum([0, *counts])]))
 
-    def _recall(self, words: list[str]) -> tuple[Ids, Numbers]:
+    def _look_up(self, words: list[str]) -> tuple[Ids, Numbers]:
         """Return the ids of these words end to end, and the number of ids of each word."""
         if len(self._ids) > MAX_CACHED_IDS:
-            self._forget()
+            self._clear()
         numbers = np.array(self._numbers_of(words), np.int64)
         lengths = self._lengths[numbers]
         # The index of every id in the cache: from the beginning of its word onwards.
@@ -75,12 +75,12 @@ class WordMemory:
         numbers = list(map(self._numbers.get, words))
         new = [place for place, number in enumerate(numbers) if number is None]
         if new:
-            self._learn(list(dict.fromkeys(words[place] for place in new)))
+            self._add(list(dict.fromkeys(words[place] for place in new)))
         for place in new:
             numbers[place] = self._numbers[words[place]]
         return cast("list[int]", numbers)
 
-    def _learn(self, words: list[str]) -> None:
+    def _add(self, words: list[str]) -> None:
         whole = [word for word in words if len(word.split()) > 1]  # texts with other white space
         if whole:
             words = [word for word in words if len(word.split()) <= 1]
@@ -99,7 +99,7 @@ class WordMemory:
             return self._encode(words)
         return Rows(ids, np.diff(begins, append=len(ids)))
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._numbers = {"": 0}
         self._ids = np.empty(0, np.uint32)
         self._ends, self._lengths = np.zeros(1, np.int64), np.zeros(1, np.int64)

@@ -179,7 +179,7 @@ class MaskedTextModel:
         """Return the ids of a text, and the places of its masks."""
         require_utf8(text, "the text")
         special, side = self.model.vocabulary, self.tokenizer.source
-        mask = side.id_of("[MASK]", "<mask>")
+        mask = side.mask_id
         ids = [special.bos, *side.encode([text])[0], special.eos]
         places = [place for place, token in enumerate(ids) if token == mask]
         if mask is None or not places:

@@ -58,7 +58,7 @@ class MaskedLanguageModelObjective(SingleTextObjective):
 
 def find_mask_id(tokenizer: TokenizerPair) -> int:
     """Return the id of the tokenizer's mask token."""
-    mask_id = tokenizer.source.id_of("[MASK]", "<mask>")
+    mask_id = tokenizer.source.mask_id
     if mask_id is None:
         raise DataError(
             "the tokenizer has no [MASK] token",
