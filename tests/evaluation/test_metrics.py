@@ -11,7 +11,7 @@ from sacrebleu.significance import PairedTest
 
 from transduce.errors import ConfigError, DataError, DependencyError
 from transduce.evaluation import bootstrap
-from transduce.evaluation.error_rates import count_lines
+from transduce.evaluation.error_rates import count_errors
 from transduce.evaluation.measurement import MetricOptions
 from transduce.evaluation.metrics import METRICS, check_metrics, compare, measure, metric_names
 
@@ -102,7 +102,7 @@ def test_moses_tokenization_is_the_tokenized_bleu_of_papers():
 def test_exact_match_accepts_any_reference_and_ignores_invisible_differences():
     hypotheses = ["caf\u00e9", "two", "three ", "Four", ""]
     references = [["tea", "cafe\u0301"], ["2"], ["three"], ["four"], ["five"]]
-    assert count_lines("exact", hypotheses, references)[:, 0].tolist() == [1, 0, 1, 0, 0]
+    assert count_errors("exact", hypotheses, references)[:, 0].tolist() == [1, 0, 1, 0, 0]
     assert measure("exact", hypotheses, references).score == 40
     assert measure("exact", hypotheses, references, MetricOptions(lowercase=True)).score == 60
 
@@ -122,9 +122,9 @@ def test_exact_match_accepts_any_reference_and_ignores_invisible_differences():
     ],
 )
 def test_errors_are_counted_against_the_nearest_reference(hypothesis, references, edits, length):
-    assert count_lines("per", [hypothesis], [references]).tolist() == [[edits, length]]
-    assert count_lines("wer", [hypothesis], [references]).tolist() == [[edits, length]]
-    assert count_lines("ser", [hypothesis], [references]).tolist() == [[int(edits > 0), 1]]
+    assert count_errors("per", [hypothesis], [references]).tolist() == [[edits, length]]
+    assert count_errors("wer", [hypothesis], [references]).tolist() == [[edits, length]]
+    assert count_errors("ser", [hypothesis], [references]).tolist() == [[int(edits > 0), 1]]
 
 
 def test_error_rates_of_a_corpus():
@@ -175,7 +175,7 @@ class Rate(Metric):
 
     def _extract_corpus_statistics(self, hypotheses, references):
         self.num_refs = 1
-        return count_lines(self.name, hypotheses, list(zip(*references, strict=True))).tolist()
+        return count_errors(self.name, hypotheses, list(zip(*references, strict=True))).tolist()
 
     def _compute_score_from_stats(self, stats):
         return SacreScore(self.name, 100 * stats[0] / stats[1])

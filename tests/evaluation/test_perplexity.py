@@ -8,7 +8,7 @@ import torch
 from builders import bytes_and_one_special, small_gpt
 from transduce.data.tokenizer import TokenizerPair
 from transduce.data.tokenizer_training import train_side_tokenizer
-from transduce.evaluation.perplexity import measure
+from transduce.evaluation.perplexity import text_perplexity
 
 TEXTS = ["  the   cat  ", "héllo wörld " * 5, "x"]
 BYTES = 9 + 1 + 69 + 1 + 1 + 1  # without white space at the ends of a line, with the end of the line
@@ -43,7 +43,7 @@ def test_perplexity_equals_that_of_a_plain_loop(packed, one_special):
     side = bytes_and_one_special() if one_special else train_side_tokenizer(TEXTS, kind="byte", size=0)
     tokenizer = TokenizerPair(side, side)
     model = small_gpt(vocabulary=tokenizer.vocabulary, max_length=LENGTH)
-    result = measure(model, tokenizer, TEXTS, packed=packed)
+    result = text_perplexity(model, tokenizer, TEXTS, packed=packed)
     nats, tokens = by_hand(model, tokenizer, packed)
     size = BYTES + SPACES * one_special
     assert result.tokens == tokens == size  # every token is a byte here
@@ -56,5 +56,5 @@ def test_perplexity_equals_that_of_a_plain_loop(packed, one_special):
 def test_bytes_are_counted_apart_from_tokens():
     side = train_side_tokenizer(["ö" * 3], kind="char", size=0)
     tokenizer = TokenizerPair(side, side)
-    result = measure(small_gpt(vocabulary=tokenizer.vocabulary), tokenizer, ["öö"])
+    result = text_perplexity(small_gpt(vocabulary=tokenizer.vocabulary), tokenizer, ["öö"])
     assert (result.tokens, result.bytes) == (3, 5)

@@ -14,7 +14,7 @@ from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.data.wordpiece import BERT_SPECIAL, wordpiece_of
 from transduce.decoding.generator import TextGenerator
 from transduce.errors import ConfigError, DataError
-from transduce.evaluation.perplexity import measure_files
+from transduce.evaluation.perplexity import file_perplexity
 from transduce.models.build import build
 from transduce.prediction.masked_text import MaskedTextModel
 from transduce.runs.defaults import UserChoices
@@ -96,7 +96,7 @@ def test_a_language_model_writes_what_it_read(text, tmp_path, quiet):
     assert run.train().finished
     generator = TextGenerator.load(run.folder.final, precision="float32", beam=1, max_length=50)
     assert [text.text for text in generator("the c", lines=3)] == SAID[:1] * 3
-    assert measure_files(run.folder.final, [text]).per_token < 1.1
+    assert file_perplexity(run.folder.final, [text]).per_token < 1.1
     sampled = TextGenerator.load(run.folder.final, count=3, max_length=50, seed=4)
     assert [text.text for text in sampled()] == [text.text for text in sampled()]
 

@@ -22,9 +22,9 @@ def perplexity(
 
     Example: transduce lm perplexity runs/tales/final --text other-tales.txt
     """
-    from transduce.evaluation.perplexity import measure_files
+    from transduce.evaluation.perplexity import file_perplexity
 
-    result = measure_files(model, text, packed=packed, device=device)
+    result = file_perplexity(model, text, packed=packed, device=device)
     typer.echo(
         f"perplexity {result.per_token:.2f} per token, {result.bits_per_byte:.3f} bits per byte "
         f"({result.tokens:,} tokens, {result.bytes:,} bytes)"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transduce.data.chunks import CHUNK_PAIRS, Chunk, aligned_chunks
-from transduce.data.pair_files import Csv, JsonLines, Tsv, pair_file
+from transduce.data.pair_files import PairFile, pair_file
 from transduce.data.text_files import count_lines, raw_lines
 from transduce.errors import DataError
 
@@ -38,7 +38,7 @@ class AlignedFiles:
         )
 
 
-Part = AlignedFiles | Tsv | Csv | JsonLines
+Part = AlignedFiles | PairFile
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Corpus:
                 "give one target file for each source file",
             )
         aligned = [AlignedFiles(source, target) for source, target in zip(sources, targets, strict=True)]
-        parts = (*aligned, *map(pair_file, pairs))
+        parts: tuple[Part, ...] = (*aligned, *map(pair_file, pairs))
         return cls(parts) if parts else None
 
     def chunks(self, size: int = CHUNK_PAIRS) -> Iterator[Chunk]:

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,8 @@ _LONGEST_FIELD = 100_000_000  # characters; csv's own limit is 131,072
 
 
 @dataclass(frozen=True)
-class Tsv:
-    """One file with a pair per line: the first two columns, separated by a tab."""
+class PairFile(ABC):
+    """One file that holds both sides of every pair."""
 
     path: Path
 
@@ -28,9 +29,24 @@ class Tsv:
         return (self.path,)
 
     def chunks(self, size: int = CHUNK_PAIRS) -> Iterator[Chunk]:
-        """Yield all pairs; a line without a tab is an error, unless it is blank or not UTF-8."""
-        pairs = (self.pair(text, line) for line, text in enumerate(raw_lines(self.path), 1))
-        return chunks_of(pairs, size, self.path)
+        """Yield all pairs, up to ``size`` at a time."""
+        return chunks_of(self.pairs(), size, self.path)
+
+    @abstractmethod
+    def pairs(self) -> Iterator[RawPair]:
+        """Yield the pair of every line or row.
+
+        One that lacks a side is an error, unless it is blank or not UTF-8: such a pair is left out later.
+        """
+
+
+@dataclass(frozen=True)
+class Tsv(PairFile):
+    """One file with a pair per line: the first two columns, separated by a tab."""
+
+    def pairs(self) -> Iterator[RawPair]:
+        """Yield the pair of every line."""
+        return (self.pair(text, line) for line, text in enumerate(raw_lines(self.path), 1))
 
     def pair(self, text: bytes, line: int) -> RawPair:
         """Split one line."""
@@ -43,24 +59,14 @@ class Tsv:
 
 
 @dataclass(frozen=True)
-class Csv:
+class Csv(PairFile):
     """One comma-separated file with a header.
 
     Source and target are the columns with these names or, without them, the first two columns.
     """
 
-    path: Path
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The file."""
-        return (self.path,)
-
-    def chunks(self, size: int = CHUNK_PAIRS) -> Iterator[Chunk]:
-        """Yield all pairs; a row with too few columns is an error, unless it is blank or not UTF-8."""
-        return chunks_of(self._pairs(), size, self.path)
-
-    def _pairs(self) -> Iterator[RawPair]:
+    def pairs(self) -> Iterator[RawPair]:
+        """Yield the pair of every row after the header."""
         # Bytes that are not UTF-8 pass through, so that their row can be reported and left out.
         lines = (f"{line.decode(errors='surrogateescape')}\n" for line in raw_lines(self.path))
         csv.field_size_limit(_LONGEST_FIELD)
@@ -98,34 +104,25 @@ class Csv:
         text = b",".join(raw)
         if _is_readable(text):
             raise DataError(
-                f"{self.path}, line {line}: {len(raw)} of the columns that the header names",
+                f"{self.path}, line {line}: {len(raw)} columns, but the header names more",
                 "add the missing column",
             )
         return RawPair(text, b"", line)
 
 
 @dataclass(frozen=True)
-class JsonLines:
+class JsonLines(PairFile):
     """One file with a JSON object per line: ``{"source": …, "target": …}``.
 
     Hugging Face's ``{"translation": {"en": …, "de": …}}`` works as well: the first language is the source
     and the second one the target, unless these keys say otherwise.
     """
 
-    path: Path
     source_key: str | None = None
     target_key: str | None = None
 
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The file."""
-        return (self.path,)
-
-    def chunks(self, size: int = CHUNK_PAIRS) -> Iterator[Chunk]:
-        """Yield all pairs; any other line is an error, unless it is blank or not UTF-8."""
-        return chunks_of(self._pairs(), size, self.path)
-
-    def _pairs(self) -> Iterator[RawPair]:
+    def pairs(self) -> Iterator[RawPair]:
+        """Yield the pair of every line."""
         keys = _Keys(self.source_key or "source", self.target_key or "target")
         for line, text in enumerate(raw_lines(self.path), 1):
             try:
@@ -158,7 +155,7 @@ class _Keys(NamedTuple):
     decided: bool = False  # by a line of the file
 
 
-def pair_file(path: Path) -> Tsv | Csv | JsonLines:
+def pair_file(path: Path) -> PairFile:
     """Return the reader for a file that holds both sides, chosen by its name."""
     name = path.name.lower().removesuffix(".gz")
     if name.endswith((".jsonl", ".ndjson", ".json")):

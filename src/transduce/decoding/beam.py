@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from transduce.decoding.candidates import Chooser, choose_best, nan_logits
-from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, Integers, without_end
+from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, Integers, without_eos
 from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
 from transduce.decoding.rules import Rule, forbidden_tokens
 from transduce.decoding.trace import Trace, Tracer
@@ -139,7 +139,7 @@ def _search_in_model(
         return None
     return [
         [
-            Hypothesis(without_end(result.tokens, request.eos), result.log_probabilities, result.score)
+            Hypothesis(without_eos(result.tokens, request.eos), result.log_probabilities, result.score)
             for result in results
         ]
         for results in found
@@ -250,7 +250,7 @@ class _Search:
         if len(finished) == self.beam and score <= finished[-1].score:
             return
         tokens, log_probabilities = beams.history(new, row, rank)
-        finished.append(Hypothesis(without_end(tokens, self.eos), log_probabilities, score))
+        finished.append(Hypothesis(without_eos(tokens, self.eos), log_probabilities, score))
         finished.sort(key=lambda hypothesis: -hypothesis.score)
         del finished[self.beam :]
 

@@ -52,7 +52,7 @@ class Hypothesis:
     alignment: list[int] | None = None  # for each token, the source token that it attends to most
 
 
-def without_end(tokens: list[int], eos: int) -> list[int]:
+def without_eos(tokens: list[int], eos: int) -> list[int]:
     """Return tokens without a final ``eos``."""
     return tokens[:-1] if tokens[-1] == eos else tokens
 

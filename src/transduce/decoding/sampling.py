@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from transduce.decoding.candidates import nan_logits
-from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, without_end
+from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, without_eos
 from transduce.decoding.rules import Rule, forbid_special_tokens
 from transduce.models.protocol import SequenceModel
 
@@ -88,7 +88,7 @@ def sample(
                 continue
             if token == special.eos or beams.length + 1 >= max_lengths[sentence]:
                 tokens, steps = beams.history(new, row, 0)
-                target = without_end(tokens, special.eos)
+                target = without_eos(tokens, special.eos)
                 done[sentence].append(Hypothesis(target, steps, sum(steps)))
             else:
                 running.append(row)

@@ -39,7 +39,7 @@ ERROR_RATES: dict[str, Callable[[str, Sequence[str]], tuple[int, int]]] = {
 }
 
 
-def count_lines(
+def count_errors(
     metric: str,
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
@@ -47,7 +47,7 @@ def count_lines(
     lowercase: bool = False,
     normalize: Normalization = DEFAULT,
 ) -> LineCounts:
-    """Return what the metric counts in each line, and out of how many: (lines, 2).
+    """Return the errors (for ``exact``, the matches) of each line, and out of how many: (lines, 2).
 
     Texts are compared after this Unicode normalization and without white space at their ends.
     """

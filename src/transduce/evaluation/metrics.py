@@ -6,7 +6,7 @@ from typing import NamedTuple
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation.bootstrap import SEED, LineCounts, interval, paired_p_value, rate, resampled_rates
 from transduce.evaluation.comet import check_comet, comet_counts
-from transduce.evaluation.error_rates import count_lines
+from transduce.evaluation.error_rates import count_errors
 from transduce.evaluation.measurement import Comparison, Measurement, MetricOptions, References
 from transduce.evaluation.sacrebleu_metrics import SacreBleuMetric, measure_with_sacrebleu
 
@@ -106,7 +106,7 @@ def _line_counts(
 ) -> LineCounts:
     if metric == "comet":
         return comet_counts(sources or [], hypotheses, references, options)
-    return count_lines(
+    return count_errors(
         metric, hypotheses, references, lowercase=options.lowercase, normalize=options.normalize
     )
 

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from transduce import artifact
-from transduce.data.batching import batches_by_length
+from transduce.data.batching import batches_by_length, pad_rows
 from transduce.data.blocks import Cutter
 from transduce.data.masking import IGNORED
 from transduce.data.plain_text import read_texts
@@ -42,20 +42,22 @@ class Perplexity:
         return self.nats / math.log(2) / self.bytes
 
 
-def measure_files(
+def file_perplexity(
     folder: str | Path, paths: Sequence[Path], *, packed: bool = True, device: str = "auto"
 ) -> Perplexity:
-    """Measure the perplexity of files under the model in a folder, in float32; see `measure`."""
+    """Measure the perplexity of files under the model in a folder, in float32; see `text_perplexity`."""
     model = for_inference(artifact.load_as(folder, "gpt"), "float32", device)
     tokenizer = artifact.load_tokenizer(folder)
     texts = list(read_texts(paths))
     if not texts:
         raise DataError(f"{' and '.join(map(str, paths))}: no text", "give a file with text")
-    return measure(model, tokenizer, texts, packed=packed)
+    return text_perplexity(model, tokenizer, texts, packed=packed)
 
 
 @torch.inference_mode()
-def measure(model: GPT, tokenizer: TokenizerPair, texts: list[str], *, packed: bool = True) -> Perplexity:
+def text_perplexity(
+    model: GPT, tokenizer: TokenizerPair, texts: list[str], *, packed: bool = True
+) -> Perplexity:
     """Measure the perplexity of texts, in blocks of the model's context length.
 
     Every token is predicted once, from the tokens before it in its block. If ``packed``, the texts form one
@@ -70,9 +72,7 @@ def measure(model: GPT, tokenizer: TokenizerPair, texts: list[str], *, packed: b
     blocks = [*first.tolist(), *cutter.cut(rows).tolist(), *cutter.rest().tolist()]
     nats, tokens = 0.0, 0
     for batch in batches_by_length([len(block) for block in blocks], BATCH_TOKENS):
-        padded = torch.nn.utils.rnn.pad_sequence(
-            [torch.tensor(blocks[row]) for row in batch], batch_first=True, padding_value=IGNORED
-        ).to(model.device)
+        padded = pad_rows([blocks[row] for row in batch], IGNORED).to(model.device)
         labels = padded[:, 1:].clone()
         if not one_token_for_both:  # the beginning of a text is given, not predicted
             labels[labels == special.bos] = IGNORED

@@ -14,6 +14,7 @@ from transduce.data.readable import readable
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import DataError
 from transduce.models.build import TextToText
+from transduce.models.evaluation_mode import evaluating
 from transduce.models.perplexity import perplexity
 
 PAIRS_AHEAD = 2000  # pairs that are sorted by length together
@@ -131,13 +132,9 @@ def log_probabilities(model: TextToText, batch: Batch) -> list[list[float]]:
     """
     batch = batch.to(model.device)
     is_token = batch.labels != model.vocabulary.pad
-    was_training = model.training
-    try:
-        model.eval()
+    with evaluating(model):
         memory: Any = model.encode(batch.source)
         hidden = model.decode(batch.target, memory)
-    finally:
-        model.train(was_training)
     hidden, labels = hidden[is_token], batch.labels[is_token]
     values: list[float] = []
     for begin in range(0, len(labels), POSITIONS):

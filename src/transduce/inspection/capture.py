@@ -15,8 +15,8 @@ from transduce.decoding.translation import Candidate
 from transduce.decoding.translator import Translator
 from transduce.engine.packed_transformer import PackedTransformer
 from transduce.errors import DataError, TransduceError
-from transduce.inspection.heads import evaluating
 from transduce.inspection.inspection import Inspection
+from transduce.models.evaluation_mode import evaluating
 from transduce.models.rnn import RNN
 from transduce.models.transformer import Transformer
 

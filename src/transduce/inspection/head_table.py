@@ -13,7 +13,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from transduce.data.batching import Batch, pad
+from transduce.data.batching import Batch, batches_by_length, pad
 from transduce.data.chunks import usable
 from transduce.data.corpus import AlignedFiles
 from transduce.data.tokenizer import TokenizerPair
@@ -62,16 +62,11 @@ def read_batches(
             f"{files.source} and {files.target} have no usable pair",
             "give aligned files with text on both sides",
         )
-    groups: list[list[Pair]] = [[]]
-    for pair in sorted(pairs, key=_length):
-        if groups[-1] and (len(groups[-1]) + 1) * _length(pair) > BATCH_TOKENS:
-            groups.append([])
-        groups[-1].append(pair)
-    return [_batch(group, model) for group in groups]
-
-
-def _length(pair: Pair) -> int:
-    return max(map(len, pair))
+    lengths = [max(map(len, pair)) for pair in pairs]
+    return [
+        _batch([pairs[index] for index in indices], model)
+        for indices in batches_by_length(lengths, BATCH_TOKENS)
+    ]
 
 
 def _batch(pairs: list[Pair], model: Transformer) -> Batch:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.data.batching import Batch
+from transduce.models.evaluation_mode import evaluating
 from transduce.models.transformer import Memory, Transformer
 from transduce.nn.multi_head_attention import MultiHeadAttention
 
@@ -51,17 +52,6 @@ class HeadPosition(NamedTuple):
     attention: Kind
     layer: int
     head: int
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put a model into evaluation mode, and restore its mode afterwards."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
 
 
 @contextmanager

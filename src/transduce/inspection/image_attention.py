@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transduce.inspection.heads import evaluating
+from transduce.models.evaluation_mode import evaluating
 from transduce.models.vit import ViT
 
 
