@@ -152,13 +152,13 @@ def padded(lengths: list[int], seed: int = 0) -> Tensor:
 
 @contextmanager
 def shared_by(threads: int) -> Iterator[None]:
-    """The kernels' work is done by several threads, however small it is."""
-    enough, before = ctypes.c_long.in_dll(kernels.required_library(), "enough"), torch.get_num_threads()
-    value = enough.value
-    enough.value = 1
+    """Let several threads do the kernels' work, however little it is."""
+    limit = ctypes.c_long.in_dll(kernels.required_library(), "products_per_thread")
+    old_limit, old_threads = limit.value, torch.get_num_threads()
+    limit.value = 1
     torch.set_num_threads(threads)
     try:
         yield
     finally:
-        enough.value = value
-        torch.set_num_threads(before)
+        limit.value = old_limit
+        torch.set_num_threads(old_threads)

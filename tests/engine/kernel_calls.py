@@ -17,8 +17,8 @@ needs_kernels = pytest.mark.skipif(
 
 class AttentionStruct(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "mask", "out", "home", "rows")),
-        *((name, ctypes.c_int64) for name in ("rows_stride", "known", "batch", "heads", "queries")),
+        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "mask", "out", "own_rows", "rows")),
+        *((name, ctypes.c_int64) for name in ("rows_stride", "past_length", "batch", "heads", "queries")),
         *((name, ctypes.c_int64) for name in ("length", "d_k", "d_v")),
         *((f"{name}_strides", ctypes.c_int64 * 3) for name in ("query", "key", "value")),
         ("scale", ctypes.c_float),
@@ -27,8 +27,11 @@ class AttentionStruct(ctypes.Structure):
 
 class ChoiceStruct(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("logits", "sums", "silent", "scores", "parents", "tokens")),
-        *((name, ctypes.c_int64) for name in ("sentences", "width", "vocabulary", "count", "silents")),
+        *((name, ctypes.c_void_p) for name in ("logits", "sums", "forbidden", "scores", "parents", "tokens")),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("sentences", "width", "vocabulary", "count", "forbidden_count")
+        ),
     )
 
 

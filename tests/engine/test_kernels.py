@@ -24,9 +24,9 @@ from transduce.nn.state import select_rows
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def choose(logits, sums, count, silent):
+def choose(logits, sums, count, forbidden):
     """The scores, and their places among all continuations of a sentence."""
-    scores, parents, tokens = choose_tokens(logits, sums, count, silent)
+    scores, parents, tokens = choose_tokens(logits, sums, count, forbidden)
     return scores, parents * logits.size(2) + tokens
 
 
@@ -198,13 +198,13 @@ def test_structures_have_the_same_size_in_python_and_c():
 def test_the_best_continuations_are_those_of_a_full_sort(seed, sentences, width, vocabulary, count, threads):
     torch.manual_seed(seed)
     logits, sums = 5 * torch.randn(sentences, width, vocabulary), -10 * torch.rand(sentences, width)
-    silent = torch.tensor([0, vocabulary - 1])
+    forbidden = torch.tensor([0, vocabulary - 1])
     count = min(count, width * (vocabulary - 2))
     scores = logits.log_softmax(dim=-1) + sums[:, :, None]
-    scores[:, :, silent] = -torch.inf
+    scores[:, :, forbidden] = -torch.inf
     expected = scores.flatten(1).topk(count, dim=1)
     with shared_by(threads):
-        found, places = choose(logits, sums, count, silent)
+        found, places = choose(logits, sums, count, forbidden)
     torch.testing.assert_close(found, expected.values, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found, scores.flatten(1).gather(1, places), rtol=1e-5, atol=1e-5)
     assert all(len(set(row)) == count for row in places.tolist())

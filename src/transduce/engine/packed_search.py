@@ -9,7 +9,7 @@ from transduce.engine.kernels import required_library
 from transduce.engine.packed_step import PackedState, PackedStep, Pointers, StepStruct
 from transduce.models.protocol import SearchRequest, SearchResult
 
-_NOT_A_NUMBER = 3  # the error code of `advance`
+_NAN_LOGITS = 3  # the error code of `advance`
 
 
 class EndingStruct(ctypes.Structure):
@@ -26,9 +26,12 @@ class SearchStruct(ctypes.Structure):
     """The request and the bookkeeping of a search."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("limits", "penalties", "silent")),
-        *((name, ctypes.c_int64) for name in ("silents", "beam", "count", "eos", "exact")),
-        *((name, ctypes.c_void_p) for name in ("going", "rows", "next_rows", "origins", "tokens", "sums")),
+        *((name, ctypes.c_void_p) for name in ("limits", "penalties", "forbidden")),
+        *((name, ctypes.c_int64) for name in ("forbidden_count", "beam", "count", "eos", "exact")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("unfinished", "rows", "next_rows", "origins", "tokens", "sums")
+        ),
         *((name, ctypes.c_void_p) for name in ("endings", "ended", "logits", "scores", "parents", "chosen")),
         ("targets", ctypes.c_int64),
     )
@@ -59,13 +62,13 @@ def packed_search(step: PackedStep, state: PackedState, request: SearchRequest) 
     origins, tokens = (torch.empty(longest + 1, targets, dtype=torch.long) for _ in range(2))
     sums = torch.empty(longest + 1, targets)
     tokens[0], sums[0] = request.bos, 0
-    ended, going = torch.zeros(sources, dtype=torch.long), torch.arange(sources)
+    ended, unfinished = torch.zeros(sources, dtype=torch.long), torch.arange(sources)
     endings = (EndingStruct * targets)()
     tensors = {
         "limits": torch.tensor(request.max_lengths, dtype=torch.long),
         "penalties": torch.tensor(request.penalties, dtype=torch.double),
-        "silent": torch.tensor(request.forbidden, dtype=torch.long),
-        **{"origins": origins, "tokens": tokens, "sums": sums, "ended": ended, "going": going},
+        "forbidden": torch.tensor(request.forbidden, dtype=torch.long),
+        **{"origins": origins, "tokens": tokens, "sums": sums, "ended": ended, "unfinished": unfinished},
         **{name: torch.empty(targets, longest, dtype=torch.long) for name in ("rows", "next_rows")},
         **{name: torch.empty(candidates, dtype=torch.long) for name in ("parents", "chosen")},
         "logits": torch.empty(targets, step.vocabulary),
@@ -74,7 +77,7 @@ def packed_search(step: PackedStep, state: PackedState, request: SearchRequest) 
     search = SearchStruct(
         **{name: part.data_ptr() for name, part in tensors.items()},
         endings=ctypes.addressof(endings),
-        silents=len(request.forbidden),
+        forbidden_count=len(request.forbidden),
         beam=request.beam,
         count=request.count,
         eos=request.eos,
@@ -82,13 +85,13 @@ def packed_search(step: PackedStep, state: PackedState, request: SearchRequest) 
         targets=targets,
     )
     struct, pointers = step.prepare(state, targets, longest)
-    struct.home, struct.rows_stride = going.data_ptr(), longest
+    struct.own_rows, struct.rows_stride = unfinished.data_ptr(), longest
     advance, threads = required_library().advance, torch.get_num_threads()
     while struct.sources:
         if struct.length == struct.capacity:
             pointers = _grow(step, state, struct, targets)
         error = advance(ctypes.byref(struct), pointers.layers, ctypes.byref(search), threads)
-        if error == _NOT_A_NUMBER:
+        if error == _NAN_LOGITS:
             raise ArithmeticError("the logits are NaN")
         if error:
             raise MemoryError(f"cannot allocate memory for a step of {targets:,} hypotheses")

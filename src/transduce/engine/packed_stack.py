@@ -27,8 +27,9 @@ class LayerStruct(ctypes.Structure):
     """One layer of an encoder or a decoder; an encoder leaves the fields of memory attention empty."""
 
     _fields_ = (
-        *((name, LinearStruct) for name in ("own", "own_output", "query", "memory_output", "inner", "outer")),
-        *((f"around_{name}", NormStruct) for name in ("own", "memory", "feed_forward")),
+        *((name, LinearStruct) for name in ("query_key_value", "self_output")),
+        *((name, LinearStruct) for name in ("memory_query", "memory_output", "inner", "outer")),
+        *((f"around_{name}", NormStruct) for name in ("self_attention", "memory_attention", "feed_forward")),
     )
 
 
@@ -80,7 +81,7 @@ class PackedStack:
             final=None if final is None else ctypes.addressof(final),
             depth=len(layers),
             heads=attention.heads,
-            d_model=layers[0].own.d_in,
+            d_model=layers[0].query_key_value.d_in,
             d_ff=layers[0].inner.d_out,
             d_k=attention.d_k,
             d_v=attention.d_v,
@@ -118,15 +119,25 @@ def _sizes(layer: AnyLayer) -> tuple[object, ...]:
 
 def _linear_layers(layer: AnyLayer, attention: FullSelfAttention) -> dict[str, nn.Module]:
     """Return the linear layers by their names in `LayerStruct`, without those that project the source."""
-    linear: dict[str, nn.Module] = {"own": attention.query_key_value, "own_output": attention.output}
+    linear: dict[str, nn.Module] = {
+        "query_key_value": attention.query_key_value,
+        "self_output": attention.output,
+    }
     if isinstance(layer, DecoderLayer):
-        linear |= {"query": layer.memory_attention.query, "memory_output": layer.memory_attention.output}
+        memory = layer.memory_attention
+        linear |= {"memory_query": memory.query, "memory_output": memory.output}
     return linear | {"inner": layer.feed_forward.inner, "outer": layer.feed_forward.outer}
 
 
 def _residuals(layer: AnyLayer) -> dict[str, Residual]:
-    around = {"own": layer.around_self_attention, "feed_forward": layer.around_feed_forward}
-    return around | ({"memory": layer.around_memory_attention} if isinstance(layer, DecoderLayer) else {})
+    """Return the residual connections by their names in `LayerStruct`."""
+    around = {
+        "around_self_attention": layer.around_self_attention,
+        "around_feed_forward": layer.around_feed_forward,
+    }
+    if isinstance(layer, DecoderLayer):
+        around["around_memory_attention"] = layer.around_memory_attention
+    return around
 
 
 def _layer_struct(layer: AnyLayer, tensors: list[Tensor]) -> LayerStruct:
@@ -135,7 +146,7 @@ def _layer_struct(layer: AnyLayer, tensors: list[Tensor]) -> LayerStruct:
     linear = _linear_layers(layer, attention)
     packed = {name: part.packed for name, part in linear.items() if isinstance(part, Int8Linear)}
     structs = {name: part.struct for name, part in packed.items() if part is not None}
-    norms = {f"around_{name}": _norm_struct(each.norm, tensors) for name, each in _residuals(layer).items()}
+    norms = {name: _norm_struct(around.norm, tensors) for name, around in _residuals(layer).items()}
     return LayerStruct(**structs, **norms)
 
 

@@ -106,8 +106,14 @@ class StepStruct(ctypes.Structure):
 
     _fields_ = (
         ("stack", StackStruct),
-        *((name, ctypes.c_void_p) for name in ("output", "embedding", "positions", "mask", "home", "rows")),
-        *((name, ctypes.c_int64) for name in ("rows_stride", "known", "vocabulary", "sources", "width")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("output", "embedding", "positions", "mask", "own_rows", "rows")
+        ),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("rows_stride", "past_length", "vocabulary", "sources", "width")
+        ),
         *((name, ctypes.c_int64) for name in ("capacity", "length", "source")),
         ("scale", ctypes.c_float),
     )
