@@ -15,6 +15,7 @@ from transduce.data.normalization import normalize_text
 from transduce.data.pair_files import Tsv
 from transduce.data.prepare import clean_lines, is_held_out, prepare
 from transduce.data.prepared import Pairs
+from transduce.terminal import StatusLine
 
 BENCH = Path(__file__).parents[2] / "bench" / "prepare.py"
 MANY = list(zip(sentences(3000), sentences(3000, seed=1), strict=True))
@@ -140,12 +141,12 @@ def test_clean_lines_are_the_usable_ones(tmp_path):
     assert (chunk.sources, chunk.targets, chunk.lines) == (["a", "d"], ["b", "e"], [1, 3])
 
 
-def test_progress_adds_up(tmp_path):
-    heard = []
+def test_the_terminal_shows_how_many_pairs_are_tokenized(tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(StatusLine, "update", lambda line, done: shown.append(done))
     train = Corpus(corpus(tmp_path, MANY[:70], "one").parts + corpus(tmp_path, MANY[70:100], "two").parts)
-    prepare(tmp_path / "out", tokenizer(), train, corpus(tmp_path, MANY[:25], "valid"), progress=heard.append)
-    assert sum(heard) == 125
-    assert len(heard) == 3
+    prepare(tmp_path / "out", tokenizer(), train, corpus(tmp_path, MANY[:25], "valid"))
+    assert shown == [70, 100, 125]
 
 
 def test_texts_are_normalized(tmp_path):

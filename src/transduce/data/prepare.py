@@ -1,11 +1,12 @@
 """Preparation of a parallel corpus: cleaned, tokenized and written as ids, in one pass and bounded memory."""
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
 from transduce.data.chunks import CleanChunk, usable
 from transduce.data.corpus import Corpus
@@ -13,6 +14,7 @@ from transduce.data.normalization import DEFAULT, Normalization, normalize_text
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import DataError
+from transduce.terminal import StatusLine
 
 _SHARES = 10_000
 MAX_HELD_OUT = 5_000  # pairs: more would make every validation slower and hardly more precise
@@ -46,19 +48,24 @@ def prepare(
     hold_out: float = 0.02,
     max_length: int = 512,
     pairs: int | None = None,
-    progress: Callable[[int], None] = lambda _: None,
+    console: Console | None = None,
 ) -> Prepared:
     """Write ``folder/train`` and ``folder/valid``, without pairs that have more than ``max_length`` tokens.
 
     Without validation data, a share of the training pairs is held out, but no more than about
-    `MAX_HELD_OUT`; ``pairs`` is the number of training pairs, if it is known. ``progress`` is called with the
-    size of each chunk.
+    `MAX_HELD_OUT`; ``pairs`` is the number of training pairs, if it is known. A terminal shows how many pairs
+    have been tokenized.
     """
     share = 0.0 if valid else min(hold_out, MAX_HELD_OUT / max(1, pairs or _count(train)))
     form = tokenizer.source.normalization or DEFAULT
     too_long = 0
     sizes = tokenizer.vocabulary.source, tokenizer.vocabulary.target
-    with PairWriter(folder / "train", *sizes) as training, PairWriter(folder / "valid", *sizes) as validation:
+    done = 0
+    with (
+        PairWriter(folder / "train", *sizes) as training,
+        PairWriter(folder / "valid", *sizes) as validation,
+        StatusLine(console or Console(quiet=True), "tokenizing pairs", None if valid else pairs) as status,
+    ):
         for corpus, writer in ((train, training), (valid, validation)):
             for chunk in clean_lines(corpus) if corpus else ():
                 sources = tokenizer.source_rows(chunk.sources)
@@ -72,7 +79,8 @@ def prepare(
                 )
                 for destination, rows in ((writer, fits & ~held_out), (validation, fits & held_out)):
                     destination.write_rows(sources.select(rows), targets.select(rows))
-                progress(len(chunk.sources))
+                done += len(chunk.sources)
+                status.update(done)
     prepared = Prepared(Pairs.open(folder / "train"), Pairs.open(folder / "valid"), too_long)
     _require_pairs(prepared, max_length)
     return prepared

@@ -152,24 +152,16 @@ class TranslationInputs:
         if tokenizer is None:
             raise TypeError("pairs of texts need a tokenizer")
         limit = self._length_limit(choices)
-        with console.status("tokenizing ...") as status:
-            done = 0
-
-            def report(pairs: int) -> None:
-                nonlocal done
-                done += pairs
-                status.update(f"tokenizing ... {done:,} pairs")
-
-            prepared = prepare(
-                folder,
-                tokenizer,
-                self.train,
-                self.valid,
-                hold_out=self.hold_out,
-                max_length=limit,
-                pairs=self._pair_count,
-                progress=report,
-            )
+        prepared = prepare(
+            folder,
+            tokenizer,
+            self.train,
+            self.valid,
+            hold_out=self.hold_out,
+            max_length=limit,
+            pairs=self._pair_count,
+            console=console,
+        )
         if prepared.too_long:
             problem = f"{prepared.too_long:,} pairs are longer than {limit} tokens"
             if self.strict:
