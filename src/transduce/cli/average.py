@@ -8,10 +8,16 @@ from typer import Argument, Option
 Run = Annotated[Path, Argument(metavar="RUN", help="Run folder: the --out of transduce train.")]
 Last = Annotated[
     int | None,
-    Option(metavar="N", min=1, help="Average the last N checkpoints; default as for the final model."),
+    Option(
+        metavar="N", min=1, help="Average the last N checkpoints; by default, as many as for the final model."
+    ),
 ]
 Steps = Annotated[
-    str | None, Option(metavar="A,B,...", help="Average the checkpoints of these steps; one step exports it.")
+    str | None,
+    Option(
+        metavar="A,B,...",
+        help="Average the checkpoints of these steps; with one step, export its checkpoint.",
+    ),
 ]
 Out = Annotated[Path, Option(metavar="MODEL", help="Model folder to write.")]
 

@@ -31,7 +31,7 @@ class Group(TyperGroup):
 
 
 def _flags_without_type(parameters: list[Any]) -> list[Any]:
-    """Show no type behind options that take no value."""
+    """Show no type after options that take no value."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""

@@ -31,13 +31,16 @@ def run(command: Callable[[], int | None]) -> NoReturn:
         context = getattr(error, "ctx", None)
         name = context.command_path if context else "transduce"
         message = error.format_message()  # type: ignore[attr-defined]
+        # typer reports invalid values in the words of pydantic.
+        message = message.replace("Value error, ", "").replace("Input should", "it should")
         _exit(2, f"{message.rstrip('.')} (see: {name} --help)")
     except BrokenPipeError:  # the reading process, such as `head`, has ended
         _discard_output()
         _exit(1, None)
     except OSError as error:
         _discard_output()
-        _exit(2, f"{error.filename or 'cannot write the output'}: {error.strerror or error}")
+        problem = f"cannot use {error.filename}" if error.filename else "cannot write the output"
+        _exit(2, f"{problem}: {error.strerror or error}")
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     _exit(code, "interrupted" if code == _INTERRUPTED else None)

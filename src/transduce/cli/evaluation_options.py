@@ -19,7 +19,11 @@ Source = Annotated[
 ]
 Hypotheses = Annotated[
     File,
-    Option(metavar="FILE", help="Measure these translations instead of a model's.", rich_help_panel=DATA),
+    Option(
+        metavar="FILE",
+        help="Score the translations in this file, instead of a model's.",
+        rich_help_panel=DATA,
+    ),
 ]
 Compare = Annotated[
     File,
@@ -31,13 +35,18 @@ Compare = Annotated[
 ]
 Alternatives = Annotated[
     bool,
-    Option("--alternatives", help="Tabs separate several references of a line.", rich_help_panel=DATA),
+    Option(
+        "--alternatives",
+        help="Each reference line lists alternative references, separated by tabs.",
+        rich_help_panel=DATA,
+    ),
 ]
 Metrics = Annotated[
     list[str] | None,
     Option(
         metavar="NAME",
-        help="bleu, chrf, ter, exact (these four by default), per, wer, ser, comet; may be repeated.",
+        help="bleu, chrf, ter, exact (these four by default); the error rates per (phonemes), wer (words), "
+        "ser (sentences); comet. May be repeated.",
         rich_help_panel=SCORING,
     ),
 ]

@@ -16,6 +16,6 @@ def group(description: str, example: str, commands: Mapping[str, Callable[..., N
     @app.callback(invoke_without_command=True, help=description, epilog=f"Example: {example}")
     def show(context: typer.Context) -> None:
         if context.invoked_subcommand is None:
-            context.get_help()  # which prints it
+            context.get_help()  # typer prints it
 
     return app

@@ -36,7 +36,7 @@ def transduce(
 ) -> None:
     """Train, use and understand sequence-to-sequence Transformers."""
     if context.invoked_subcommand is None:
-        context.get_help()  # which prints it
+        context.get_help()  # typer prints it
 
 
 def main() -> None:

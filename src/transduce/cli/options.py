@@ -82,7 +82,7 @@ MaxLength = Annotated[
     Option(
         metavar="N",
         min=1,
-        help="Leave out pairs with more tokens than this on either side.",
+        help="Leave out pairs with more than N tokens on either side.",
         rich_help_panel=DATA,
     ),
 ]
@@ -113,7 +113,9 @@ Config = Annotated[
 ]
 FromModel = Annotated[
     Path | None,
-    Option("--from", metavar="MODEL", help="Model folder to fine-tune on these data.", rich_help_panel=MODEL),
+    Option(
+        "--from", metavar="MODEL", help="Model folder to fine-tune on the new data.", rich_help_panel=MODEL
+    ),
 ]
 Overrides = Annotated[
     list[str] | None,
@@ -147,7 +149,7 @@ VocabularySize = Annotated[
         "--vocabulary",
         metavar="N",
         min=1,
-        help="Largest vocabulary size; default 8000.",
+        help="Maximum vocabulary size; default 8000.",
         rich_help_panel=TOKENIZER,
     ),
 ]
@@ -188,13 +190,17 @@ Minutes = Annotated[
     Option(
         metavar="X",
         min=0.1,
-        help="Train for about this many minutes, instead of --steps.",
+        help="Train for about X minutes, instead of --steps.",
         rich_help_panel=TRAINING,
     ),
 ]
 LearningRate = Annotated[
     float | None,
-    Option(metavar="RATE", help="Peak learning rate; the paper's by default.", rich_help_panel=TRAINING),
+    Option(
+        metavar="RATE",
+        help="Peak learning rate; chosen from the model and the data by default.",
+        rich_help_panel=TRAINING,
+    ),
 ]
 Seed = Annotated[
     int | None,
@@ -207,7 +213,7 @@ SaveMinutes = Annotated[
     Option(
         metavar="X",
         min=0.1,
-        help="Save a checkpoint at least every this many minutes, besides those after validations.",
+        help="Minutes after which a checkpoint is saved between validations, too; default 15.",
         rich_help_panel=TRAINING,
     ),
 ]
@@ -219,7 +225,12 @@ ValidationMetric = Annotated[
     ),
 ]
 Resume = Annotated[
-    bool, Option("--resume", help="Continue the run in the --out folder.", rich_help_panel=TRAINING)
+    bool,
+    Option(
+        "--resume",
+        help="Continue the run in the --out folder; start a new one if it has none.",
+        rich_help_panel=TRAINING,
+    ),
 ]
 
 # Device and precision
@@ -270,8 +281,8 @@ Penalty = Annotated[
 Stop = Annotated[
     Literal["exact", "first"],
     Option(
-        help="exact: search until no better hypothesis is possible. first: stop when as many hypotheses have "
-        "ended as the beam is wide.",
+        help="exact: search until no better hypothesis is possible. first: stop when the number of finished "
+        "hypotheses reaches the beam size.",
         rich_help_panel=SEARCH,
     ),
 ]
@@ -280,7 +291,7 @@ NoRepeatNgram = Annotated[
     Option(
         min=0,
         metavar="N",
-        help="Forbid repeated n-grams of this many tokens; 0 allows repetition.",
+        help="Forbid repeated n-grams of N tokens; 0 allows repetition.",
         rich_help_panel=SEARCH,
     ),
 ]
@@ -300,7 +311,7 @@ Temperature = Annotated[
     float,
     Option(
         metavar="X",
-        help="Divide logits by this before sampling; below 1 is more conservative.",
+        help="Divide logits by X before sampling; values below 1 are more conservative.",
         rich_help_panel=SAMPLING,
     ),
 ]
@@ -309,7 +320,7 @@ TopK = Annotated[
     Option(
         metavar="N",
         min=0,
-        help="Sample from this many most likely tokens; 0 means all.",
+        help="Sample from the N most likely tokens; 0 means all.",
         rich_help_panel=SAMPLING,
     ),
 ]
@@ -317,7 +328,7 @@ TopP = Annotated[
     float,
     Option(
         metavar="X",
-        help="Sample from the most likely tokens that together have this probability.",
+        help="Sample from the most likely tokens whose probabilities add up to X.",
         rich_help_panel=SAMPLING,
     ),
 ]

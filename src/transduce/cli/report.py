@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 
-def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")]) -> None:
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder: the --out of transduce train.")],
+) -> None:
     """Draw a run's training curves and write model cards (README.md).
 
     The curves are written to RUN/curves.png, and a model card to each model folder.

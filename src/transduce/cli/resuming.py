@@ -1,4 +1,4 @@
-"""The question whether to resume a run that is already in the folder."""
+"""Ask whether to resume a run that is already in the folder."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ import typer
 
 
 def confirm_resume(out: Path) -> bool:
-    """Ask whether to resume the run in this folder, if there is one and a person to ask."""
+    """Ask whether to resume the run in this folder; without a run or a terminal, return ``False``."""
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     from transduce.runs.folder import RunFolder

@@ -27,8 +27,8 @@ def score(
 ) -> None:
     """Print the log-probability of given targets, one line per pair.
 
-    The corpus' perplexity comes last: on standard error, or with --format json as the last object. The model
-    computes in float32, because a smaller format would change the log-probabilities.
+    The perplexity of the corpus comes last: on standard error, or with --format json as the last object. The
+    model computes in float32, because a lower precision would change the log-probabilities.
 
     Example: transduce score runs/en-de/final --source test.en --target test.de
     """

@@ -1,4 +1,4 @@
-"""Options of `transduce translate` and `transduce lm generate` that limit and steer the search."""
+"""Options of the search in ``transduce translate``, ``backtranslate`` and ``lm generate``."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ NBest = Annotated[
     Option(
         metavar="N",
         min=1,
-        help="Number of candidates per line; raises the beam size to at least this.",
+        help="Number of candidates per line; the beam size is raised to N if it is smaller.",
         rich_help_panel=SEARCH,
     ),
 ]
@@ -70,7 +70,7 @@ Diversity = Annotated[
     float,
     Option(
         metavar="X",
-        help="Cost of a token for each earlier group that has just chosen it.",
+        help="Penalty of a token for each earlier group that chose it in the same step.",
         rich_help_panel=SEARCH,
     ),
 ]

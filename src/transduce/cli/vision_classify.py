@@ -11,7 +11,7 @@ from transduce.cli import options as o
 def classify(
     model: o.Model,
     images: Annotated[
-        list[Path], typer.Argument(metavar="IMAGE ...", help="Image files, or folders that contain them.")
+        list[Path], typer.Argument(metavar="IMAGE", help="Image files, or folders that contain them.")
     ],
     top: Annotated[
         int,

@@ -14,7 +14,7 @@ def evaluate(
         Path,
         typer.Option(
             metavar="PATH",
-            help="A folder with one subfolder per class, an idx file of images, or an .npz.",
+            help="A folder with one subfolder per class, an idx file, or an .npz with images and labels.",
             rich_help_panel=o.DATA,
         ),
     ],

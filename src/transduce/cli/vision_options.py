@@ -11,7 +11,7 @@ Images = Annotated[
     Path | None,
     Option(
         metavar="PATH",
-        help="Images: a folder with one folder per class, an idx file, or an .npz with images and labels.",
+        help="A folder with one subfolder per class, an idx file, or an .npz with images and labels.",
         rich_help_panel=DATA,
     ),
 ]

@@ -32,7 +32,7 @@ def to_precision(model: Model, precision: Precision) -> Model:
         return model.bfloat16()
     if precision == "int8":
         if not on_cpu:
-            raise ConfigError("int8 is for CPUs", "use --precision bfloat16 on a GPU")
+            raise ConfigError("int8 runs on CPUs only", "use --precision bfloat16 on a GPU")
         return _to_int8(model.float())
     return model.float()
 
@@ -72,7 +72,7 @@ def require_bfloat16() -> None:
     if would_use_broken_amx():
         raise ConfigError(
             "this machine reports bfloat16 instructions that it lacks, and torch has already chosen them",
-            "set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and start again, or choose another precision",
+            "set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and start again, or use another --precision",
         )
 
 
@@ -91,11 +91,11 @@ def choose_device(name: str = "auto") -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ConfigError(f"device (--device) is {name!r}", "use auto, cpu, cuda or cuda:1") from error
+        raise ConfigError(f"unknown device {name!r}", "use --device auto, cpu, cuda or cuda:1") from error
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ConfigError(
-            f"device (--device) is {name!r}, but torch finds {torch.cuda.device_count()} CUDA devices",
-            "use auto or cpu",
+            f"there is no device {name!r}: torch finds {torch.cuda.device_count()} CUDA devices",
+            "use --device auto or cpu",
         )
     return device
 

@@ -37,6 +37,8 @@ def average_run(
     Damaged checkpoints are refused.
     """
     folder = Path(folder).expanduser()
+    if not (folder / "run.toml").exists():
+        raise CheckpointError(f"{folder} is not a run folder: it contains no run.toml", "give a run folder")
     config = read_toml(folder / "run.toml")
     if last is not None and steps is not None:
         raise ConfigError("both the last checkpoints and steps were chosen", "choose one of them")
