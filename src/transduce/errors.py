@@ -51,3 +51,13 @@ def require_matplotlib(what: str) -> None:
         raise DependencyError(
             f"matplotlib cannot be imported: {error}", "correct MPLBACKEND or matplotlibrc"
         ) from None
+
+
+def require_babel() -> None:
+    """Raise a one-line error if Babel, which the bundled tasks format dates and numbers with, is missing."""
+    try:
+        import babel  # noqa: F401
+    except ImportError:
+        raise DependencyError(
+            "the task needs Babel, which is not installed", "run: pip install Babel"
+        ) from None

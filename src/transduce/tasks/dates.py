@@ -4,7 +4,7 @@ import datetime
 import random
 from collections.abc import Iterator
 
-from transduce.errors import DependencyError
+from transduce.errors import require_babel
 
 LOCALES = (
     "en", "en_GB", "de", "fr", "es", "it", "pt", "nl", "sv", "da", "nb", "fi", "pl", "cs", "hu", "ro", "bg",
@@ -19,12 +19,9 @@ FIRST, LAST = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
 
 def date_pairs(count: int, seed: int) -> Iterator[tuple[str, str]]:
     """Yield random dates as people write them, and in ISO 8601: ``2020-02-01``."""
-    try:
-        from babel.dates import format_date
-    except ImportError:
-        raise DependencyError(
-            "the task needs Babel, which is not installed", "run: pip install Babel"
-        ) from None
+    require_babel()
+    from babel.dates import format_date
+
     generator = random.Random(seed)
     days = (LAST - FIRST).days
     for _ in range(count):

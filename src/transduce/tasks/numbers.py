@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from decimal import Decimal
 
-from transduce.errors import DependencyError
+from transduce.errors import require_babel
 
 LOCALES = (
     "en", "de", "fr", "es", "it", "pt", "nl", "sv", "da", "nb", "fi", "pl", "cs", "hu", "ru", "tr", "ja",
@@ -17,12 +17,9 @@ def number_pairs(count: int, seed: int) -> Iterator[tuple[str, str]]:
 
     All have decimals and at least two separators: 1,234 is a thousand in one language and one in another.
     """
-    try:
-        from babel.numbers import format_decimal
-    except ImportError:
-        raise DependencyError(
-            "the task needs Babel, which is not installed", "run: pip install Babel"
-        ) from None
+    require_babel()
+    from babel.numbers import format_decimal
+
     generator = random.Random(seed)
     for _ in range(count):
         whole = generator.randrange(10**6, 10 ** generator.randint(7, 12))

@@ -37,7 +37,7 @@ class Progress:
     best_step: int = 0
     validations_without_improvement: int = 0
     learning_rate_halvings: int = 0  # by the plateau schedule
-    batch_splits: int = 1  # every batch is computed in this many parts, because more does not fit in memory
+    batch_splits: int = 1  # the parts in which every batch is computed, more than 1 if memory was exhausted
     skipped_in_a_row: int = 0
     skipped_steps: int = 0  # whose loss or gradient was not finite
     tokens: int = 0
@@ -112,8 +112,8 @@ def prune(folder: Path, *, keep: int, every: int) -> None:
     """Keep the newest checkpoint, and the last ``keep − 1`` before it that were saved at a validation.
 
     Validations are made every ``every`` steps. A checkpoint saved in between, because of its age or because
-    the run was stopped, is removed as soon as there is a newer one: a run leaves the same
-    checkpoints with it or without it.
+    the run was stopped, is removed as soon as there is a newer one, so that it does not change which
+    checkpoints the run keeps.
     """
     *older, _ = list_checkpoints(folder)
     regular = [path for path in older if step_of(path) % every == 0]
@@ -131,7 +131,7 @@ def remove_newer(path: Path) -> None:
 
 
 def newest_intact(folder: Path) -> Path | None:
-    """Return the newest checkpoint whose hashes are right, or ``None`` if there is no checkpoint at all."""
+    """Return the newest checkpoint that is not damaged, or ``None`` if there is no checkpoint at all."""
     checkpoints = list_checkpoints(folder)
     for path in reversed(checkpoints):
         if is_intact(path):

@@ -83,7 +83,8 @@ class Checkpointer:
             )
         load_parameters(self.model, snapshot.model)
         self._restore_optimizer(snapshot)
-        if self.moving_average:  # starts from the weights in a run that had none before
+        if self.moving_average:
+            # A run that had no moving average before starts it from the weights.
             for name, tensor in (snapshot.average or snapshot.model).items():
                 copy_into(self.moving_average.weights[name], tensor)
         if len(snapshot.generators) == self.workers.size:

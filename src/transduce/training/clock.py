@@ -1,4 +1,4 @@
-"""The time that a run takes: its time limit, and the age of its last checkpoint."""
+"""The clock of a run: its time limit, and the age of its last checkpoint."""
 
 import time
 

@@ -98,12 +98,12 @@ class WorkerGroup:
         return gathered
 
     def barrier(self) -> None:
-        """Wait until all processes have come here."""
+        """Wait until all processes have called this."""
         if self.size > 1:
             distributed.barrier()
 
     def wrap(self, module: nn.Module, parallel: Literal["ddp", "fsdp"]) -> nn.Module:
-        """Let processes sum their gradients; with ``fsdp``, each holds only a shard of every weight."""
+        """Wrap a module to sum gradients over processes; with ``fsdp``, each holds a shard of every weight."""
         if self.size == 1:
             return module
         if parallel == "ddp":

@@ -34,6 +34,16 @@ class Loss:
     tokens: int
 
 
+def classification_loss(logits: Tensor, labels: Tensor, *, smoothing: float) -> Loss:
+    """Return the loss of logits (batch, classes) for labels (batch,); every example counts as one token."""
+    logits = logits.float()
+    smoothed = F.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+    with torch.no_grad():
+        nll = float(F.cross_entropy(logits, labels, reduction="sum"))
+        correct = int((logits.argmax(dim=-1) == labels).sum())
+    return Loss(smoothed, nll, correct, len(labels))
+
+
 def chunked_loss(
     hidden: Tensor, output: Tensor, targets: Tensor, *, pad: int, smoothing: float, chunk: int = CHUNK
 ) -> Loss:

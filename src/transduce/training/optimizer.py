@@ -1,9 +1,10 @@
 """Adam as in section 5.3 of the paper, frozen parameters, and gradient clipping."""
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from transduce.errors import ConfigError
+from transduce.training.distributed import gather_full
 
 
 def make_optimizer(model: nn.Module) -> torch.optim.Adam:
@@ -36,11 +37,6 @@ def scale_and_clip(model: nn.Module, scale: float, limit: float) -> float:
     Returns the norm before clipping.
     """
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norm = float(_unsharded(nn.utils.get_total_norm(gradients))) * scale
+    norm = float(gather_full(nn.utils.get_total_norm(gradients))) * scale
     torch._foreach_mul_(gradients, scale * min(1.0, limit / norm) if limit and norm > 0 else scale)
     return norm
-
-
-def _unsharded(tensor: Tensor) -> Tensor:
-    full: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-    return full

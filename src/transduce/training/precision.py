@@ -1,4 +1,4 @@
-"""The number format of matrix products in training: measured, not guessed. Weights are always float32."""
+"""The number format of matrix products in training, chosen by timing. Weights are always float32."""
 
 import statistics
 import time

@@ -23,8 +23,8 @@ from transduce.training.objectives.objective import Indices, Objective
 Sums = npt.NDArray[np.float64]  # negative log-likelihood, correct predictions, tokens
 
 SHUFFLED_SOURCE_BATCHES = 10  # batches that are also computed with shuffled sources
-IGNORED_SOURCE = 0.02  # nats per token: a smaller difference between right and shuffled sources is none
-EARLY_STEPS = 500  # no model is said to ignore its source before this step
+IGNORED_SOURCE = 0.02  # nats per token: shuffled sources must raise the loss by at least this
+EARLY_STEPS = 500  # before this step, no warning says that the model ignores its source
 DIVERGED = 1.0  # nats per token above the lowest validation loss
 _REMEDY = "Lower the learning rate, lengthen the warm-up, or use a pre-norm model."
 

@@ -3,14 +3,13 @@
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from transduce.config import TrainingConfig
 from transduce.data.augmentation import Augmentation
 from transduce.data.images import Images
 from transduce.models.vit import ViT
-from transduce.training.loss import Loss
-from transduce.training.objectives.objective import Indices
+from transduce.training.loss import Loss, classification_loss
+from transduce.training.objectives.objective import Indices, other_examples
 
 
 class ImageClassesObjective:
@@ -48,16 +47,10 @@ class ImageClassesObjective:
         """Return the loss when each label gets the image of another one."""
         if len(self.images) < 2:
             return None
-        others = np.roll(indices, 1) if len(indices) > 1 else (indices + 1) % len(self.images)
+        others = other_examples(indices, len(self.images))
         return self._loss(model, torch.from_numpy(self.images.pixels[others]), indices)
 
     def _loss(self, model: ViT, pixels: Tensor, indices: Indices) -> Loss:
         labels = torch.from_numpy(self.images.labels[indices]).to(model.device)
-        logits = model(pixels.to(model.device)).float()
-        smoothed = F.cross_entropy(
-            logits, labels, reduction="sum", label_smoothing=self.training.label_smoothing
-        )
-        with torch.no_grad():
-            nll = float(F.cross_entropy(logits, labels, reduction="sum"))
-            correct = int((logits.argmax(dim=-1) == labels).sum())
-        return Loss(smoothed, nll, correct, len(indices))
+        logits = model(pixels.to(model.device))
+        return classification_loss(logits, labels, smoothing=self.training.label_smoothing)

@@ -43,6 +43,11 @@ class Objective(Protocol[ModelT_contra]):
         ...
 
 
+def other_examples(indices: Indices, count: int) -> Indices:
+    """Return another example for each of a batch, out of ``count`` in all: its neighbor in the batch."""
+    return np.roll(indices, 1) if len(indices) > 1 else (indices + 1) % count
+
+
 class LossModule(nn.Module):
     """A module whose forward pass returns a loss, so that DDP and FSDP can wrap it."""
 

@@ -2,14 +2,13 @@
 
 import numpy as np
 import torch
-from torch.nn import functional as F
 
 from transduce.config import TrainingConfig
 from transduce.data.batching import pad_rows
 from transduce.data.prepared import Pairs
 from transduce.data.text_pairs import segments_of
 from transduce.models.bert import BERT
-from transduce.training.loss import Loss
+from transduce.training.loss import Loss, classification_loss
 from transduce.training.objectives.objective import Indices
 from transduce.training.objectives.single_text import SingleTextObjective
 
@@ -27,9 +26,5 @@ class TextClassesObjective(SingleTextObjective):
         rows = [np.array([special.bos, *self.texts[index], special.eos]) for index in indices]
         labels = torch.tensor([int(self.classes[index][0]) for index in indices], device=model.device)
         tokens = pad_rows(rows, special.pad).to(model.device)
-        logits = model.classify(model.encode(tokens, segments_of(tokens, special))).float()
-        smoothed = F.cross_entropy(
-            logits, labels, reduction="sum", label_smoothing=self.training.label_smoothing
-        )
-        nll = F.cross_entropy(logits.detach(), labels, reduction="sum")
-        return Loss(smoothed, float(nll), int((logits.argmax(dim=1) == labels).sum()), len(labels))
+        logits = model.classify(model.encode(tokens, segments_of(tokens, special)))
+        return classification_loss(logits, labels, smoothing=self.training.label_smoothing)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from functools import lru_cache
 
-import numpy as np
 import torch
 
 from transduce.config import TrainingConfig
@@ -13,7 +12,7 @@ from transduce.data.resegment import Resegmentation
 from transduce.data.tokenizer import TokenizerPair
 from transduce.models.protocol import SequenceToSequenceModel
 from transduce.training.loss import Loss, chunked_loss, r_drop_loss
-from transduce.training.objectives.objective import Indices
+from transduce.training.objectives.objective import Indices, other_examples
 
 RESEGMENTED_TEXTS = 1 << 15  # kept in memory: more than one step has
 
@@ -74,7 +73,7 @@ class TranslationObjective:
         """Return the loss when each target gets the source of another pair."""
         if len(self.pairs) < 2:
             return None
-        others = np.roll(indices, 1) if len(indices) > 1 else (indices + 1) % len(self.pairs)
+        others = other_examples(indices, len(self.pairs))
         batch = replace(self.read(model, indices, epoch=0), source=self.read(model, others, epoch=0).source)
         return batch_loss(model, batch, self.training.label_smoothing)
 
