@@ -10,10 +10,11 @@ import torch
 from transduce import artifact
 from transduce.config import ViTConfig
 from transduce.errors import ConfigError
-from transduce.inspection import image_command as images
+from transduce.inspection import image_heat_map
 from transduce.inspection.heat_map import fonts_for
 from transduce.inspection.image_attention import ImageAttention, attention_rollout, inspect_image
-from transduce.inspection.image_command import draw, inspect_file
+from transduce.inspection.image_command import inspect_file
+from transduce.inspection.image_heat_map import draw
 from transduce.models.build import build
 
 PIL = pytest.importorskip("PIL.Image")
@@ -78,7 +79,7 @@ def test_class_names_in_every_script_are_drawn(name, monkeypatch):
     expected, warned = [], []
     fonts_for(name, expected.append)
     used = []
-    monkeypatch.setattr(images, "_png", lambda _: used.extend(mpl.rcParams["font.family"]))
+    monkeypatch.setattr(image_heat_map, "_png", lambda _: used.extend(mpl.rcParams["font.family"]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         draw(predicting(name), warned.append)

@@ -36,7 +36,7 @@ def claims():
 
 
 def test_only_the_known_exceptions_fail(claims):
-    assert [claim.claim for claim in claims if claim.surprising] == []
+    assert [claim.claim for claim in claims if claim.is_unexpected] == []
     vocabulary, big = (claim for claim in claims if not claim.holds)
     assert (vocabulary.section, vocabulary.paper) == ("5.1", "37,000")
     assert big.claim.startswith("parameters of big")
@@ -85,7 +85,7 @@ def test_a_defect_makes_a_claim_fail(defect, monkeypatch):
     target, replacement, group = BROKEN[defect]
     parameters._counts.cache_clear()
     monkeypatch.setattr(target, replacement)
-    assert any(claim.surprising for claim in group.claims())
+    assert any(claim.is_unexpected for claim in group.claims())
     parameters._counts.cache_clear()
 
 

@@ -41,5 +41,5 @@ def paper(
         typer.echo(to_json(claims))
     else:
         print_claims(claims, output_console())
-    if any(claim.surprising for claim in claims):
+    if any(claim.is_unexpected for claim in claims):
         raise typer.Exit(1)

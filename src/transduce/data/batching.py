@@ -50,7 +50,7 @@ def plan_batches(
 def _side_by_side(
     source: Indices, target: Indices, max_tokens: int, generator: np.random.Generator
 ) -> Indices:
-    """Return an order in which neighbours have similar lengths on both sides; equal pairs stay in order."""
+    """Return an order in which neighbors have similar lengths on both sides; equal pairs stay in order."""
     # Scaled as if both languages needed equally many tokens: otherwise all padding would be on one side.
     ratio = float(target.sum() / source.sum())
     scaled_source, scaled_target = source * max(1, ratio), target * max(1, 1 / ratio)

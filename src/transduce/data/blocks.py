@@ -9,7 +9,7 @@ class Cutter:
     """Cuts rows of ids, as they arrive, into blocks of at most ``size`` ids.
 
     Packed rows form one text, end to end, and every block but the last is full. Otherwise each row is a
-    block, or several if it is too long. Neighbouring blocks share ``overlap`` ids: a language model, which
+    block, or several if it is too long. Neighboring blocks share ``overlap`` ids: a language model, which
     predicts every id of a block but the first, then predicts all of them.
     """
 

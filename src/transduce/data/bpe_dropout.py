@@ -82,7 +82,7 @@ class _Pieces:
     """The pieces of a word, and a heap of the pairs that can be merged: by rank, then from the left."""
 
     def __init__(self, word: str, ranks: dict[tuple[str, str], int]) -> None:
-        self.pieces = list(word)  # empty after a piece was merged into its neighbour
+        self.pieces = list(word)  # empty after a piece was merged into its neighbor
         self._ranks = ranks
         self._before, self._after = list(range(-1, len(word) - 1)), list(range(1, len(word) + 1))
         ranked = ((ranks.get(pair), left) for left, pair in enumerate(pairwise(word)))

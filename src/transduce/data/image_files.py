@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
-_GREY = {"1", "L", "LA"}
+_GRAY = {"1", "L", "LA"}
 _MAX_CLASSES = 30_000  # without names; larger labels are taken for a mistake
 _KINDS = "a folder with one folder of images per class, an idx file, or an .npz with images and labels"
 
@@ -126,26 +126,26 @@ def _opaque(image: "Image.Image") -> "Image.Image":
     """Return the image on a white background, in mode L or RGB."""
     from PIL import Image
 
-    grey, palette = image.mode in _GREY, image.mode in ("P", "PA")
+    gray, palette = image.mode in _GRAY, image.mode in ("P", "PA")
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    image = image.convert("L" if grey else "RGB")
-    if palette:  # its colours may all be grey
+    image = image.convert("L" if gray else "RGB")
+    if palette:  # its colors may all be gray
         red, *others = (channel.tobytes() for channel in image.split())
         image = image.convert("L") if others == [red, red] else image
     return image
 
 
 def _as_channels(image: Pixels, channels: int, path: Path) -> Pixels:
-    """Convert between grey and colour."""
+    """Convert between gray and color."""
     if image.shape[2] == channels:
         return image
     if image.shape[2] == 1 and channels == 3:
         return np.repeat(image, 3, axis=2)
     if channels == 1:
-        grey: Pixels = np.rint(image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)  # as Pillow does
-        return grey[..., None]
+        gray: Pixels = np.rint(image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)  # as Pillow does
+        return gray[..., None]
     raise DataError(
         f"{path} has {image.shape[2]} channels instead of {channels}", "use a model with 1 or 3 channels"
     )

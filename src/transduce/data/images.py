@@ -37,7 +37,7 @@ class Images:
 
     @property
     def channels(self) -> int:
-        """The number of channels: 1 for grey images, 3 for colour images."""
+        """The number of channels: 1 for gray images, 3 for color images."""
         return int(self.pixels.shape[3])
 
     def select(self, rows: npt.NDArray[np.int64]) -> "Images":

@@ -65,7 +65,7 @@ def find_misaligned(sources: Sequence[str], targets: Sequence[str]) -> list[Misa
         if (misalignment := _judge(region, sources, targets)) is not None
     ]
     if not suspicious and len(windows) > 1:
-        # Where neighbouring lines resemble each other, a shift shows only in comparison with other shifts.
+        # Where neighboring lines resemble each other, a shift shows only in comparison with other shifts.
         whole = _shift_of(_resemblance(source, target), len(sources))
         regions += [whole] if whole else []
     return regions

@@ -2,8 +2,8 @@
 
 Every kind trained here restores the text it was given, up to the stated normalization (a Unicode form, no
 white space at the ends), whatever the text: characters that a vocabulary lacks are spelled in bytes. Native
-tokenizers never recognise special tokens in text: a line that contains ``</s>`` contains four characters.
-Ready-made tokenizers do recognise them, unless `SideTokenizer.plain` is used.
+tokenizers never recognize special tokens in text: a line that contains ``</s>`` contains four characters.
+Ready-made tokenizers do recognize them, unless `SideTokenizer.plain` is used.
 """
 
 from collections.abc import Sequence

@@ -88,7 +88,18 @@ def beam_search(
     covered = source.new_zeros(len(source), 1, source.size(1), dtype=torch.float) if coverage else None
     beams = Beams.start(range(len(source)), covered)
     is_token, eos = source != model.vocabulary.pad, model.vocabulary.eos
-    search = _Search(beams, is_token, eos, limits, beam, count, penalty, coverage, complete, exact)
+    search = _Search(
+        beams=beams,
+        is_token=is_token,
+        eos=eos,
+        max_lengths=limits,
+        beam=beam,
+        count=count,
+        penalty=penalty,
+        coverage=coverage,
+        complete=complete,
+        exact=exact,
+    )
     tracer = Tracer(trace, penalty) if trace is not None else None
     last = source.new_full((len(source),), model.vocabulary.bos)
     forbidden = source.new_tensor(forbidden_tokens(model.vocabulary))
@@ -201,7 +212,7 @@ class _Search:
         if new_width == width > 1:
             order = order[candidates.rows, keep_places(candidates.parents[candidates.rows, order])]
         if tracer:
-            tracer.note(candidates, ends[:, : self.beam], order)
+            tracer.record(candidates, ends[:, : self.beam], order)
         new = candidates.take(order)
         highest = new.sums.max(axis=1).tolist()
         is_running = [not self._has_ended(new, row, best) for row, best in enumerate(highest)]

@@ -36,8 +36,8 @@ def progress(target: Sequence[int], phrases: Sequence[Phrase]) -> tuple[int, lis
 class Constraints:
     """A `Chooser` that makes every target of a sentence contain the phrases of that sentence.
 
-    Hypotheses compete only with those that contain as many tokens of their phrases, and the places of the
-    beam are dealt out to these groups in turn. No hypothesis ends before it contains all phrases.
+    Hypotheses compete only with those that contain as many tokens of their phrases, and these groups get the
+    places of the beam in turn (dynamic beam allocation). No hypothesis ends before it contains all phrases.
     """
 
     def __init__(self, phrases: Sequence[Sequence[Phrase]], eos: int) -> None:
@@ -48,7 +48,7 @@ class Constraints:
         return not progress(target, self.phrases[sentence])[1]
 
     def __call__(self, scores: Tensor, beams: Beams, count: int) -> Candidates:
-        """Choose the best ``count`` candidates of each sentence, dealt out by progress."""
+        """Choose ``count`` candidates of each sentence, in turn from the groups of equal progress."""
         targets = beams.tokens.tolist()
         extra = []
         for row, sentence in enumerate(beams.sentences):
@@ -81,7 +81,7 @@ class Constraints:
         targets: list[list[int]],
         extra: list[tuple[int, int]],
     ) -> list[tuple[float, int, int]]:
-        """Return (sum, hypothesis, token) of as many candidates as in ``best``, by progress in turn."""
+        """Return (sum, hypothesis, token) of as many candidates as in ``best``, from the groups in turn."""
         phrases = self.phrases[beams.sentences[row]]
         candidates = list(
             zip(best.sums[row].tolist(), best.parents[row].tolist(), best.tokens[row].tolist(), strict=True)

@@ -1,7 +1,7 @@
 """Hypotheses: finished targets, and those that a search still extends.
 
-The bookkeeping of a search is a few numbers per step. It is done in NumPy, whose calls take a fraction of
-the time of torch's, on the CPU, wherever the model computes.
+The bookkeeping of a search is a few numbers per step. It is done in NumPy on the CPU, whatever the model's
+device: NumPy's calls take a fraction of the time of torch's.
 """
 
 from collections.abc import Sequence

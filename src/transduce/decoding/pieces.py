@@ -134,7 +134,7 @@ def _sentences(text: str) -> list[str]:
 
 
 def _gather(parts: list[str], glue: str, fits: Callable[[str], bool]) -> list[str]:
-    """Join neighbouring parts as long as they fit."""
+    """Join neighboring parts as long as they fit."""
     pieces: list[str] = []
     for part in parts:
         longer = f"{pieces[-1]}{glue}{part}" if pieces else part

@@ -1,4 +1,4 @@
-"""Pieces in batches, and the search for the targets of a batch as the settings say."""
+"""Batches of pieces, and the search for their targets."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -47,7 +47,7 @@ class SearchSettings:
     diverse_groups: int = 1  # groups into which the beam is divided
     diversity: float = 0.5  # cost of a token for each earlier group that has just chosen it
     # When the search for a line ends: exact, when no running hypothesis can still become one of the best;
-    # first, as soon as as many hypotheses have ended as the beam is wide.
+    # first, when as many hypotheses have ended as the beam is wide.
     stop: Literal["exact", "first"] = "exact"
     # Lines longer than the model can read, or than any source it was trained on: split them, truncate them,
     # or (keep) translate them whole where the model can read them.

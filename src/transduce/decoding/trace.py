@@ -34,7 +34,7 @@ class Tracer:
         self._places = [-1]  # of the running hypotheses, in the last list
         self._sums = [0.0]
 
-    def note(self, chosen: Candidates, ends: npt.NDArray[np.bool_], order: Integers) -> None:
+    def record(self, chosen: Candidates, ends: npt.NDArray[np.bool_], order: Integers) -> None:
         """Record a step: all candidates, which of the first ones ended, and which were kept, (1, n) each."""
         if len(chosen.sums) != 1:
             raise ValueError(f"a trace needs a batch of one sentence, not of {len(chosen.sums)}")

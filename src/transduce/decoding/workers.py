@@ -31,8 +31,9 @@ _work: Callable[[Any], Any]  # in a forked process: the function that it runs
 class WorkerPool(Generic[Task, Result]):
     """A context manager that applies a function to several tasks on several cores.
 
-    There are as many processes as torch has threads, or at most ``limit``. They are forked when the first
-    several tasks come, with everything that ``work`` refers to by then; what it changes there is lost.
+    There are as many processes as torch has threads, or at most ``limit``. They are forked at the first call
+    of `map` with more than one task. Each has a copy of what ``work`` refers to at that time: changes that
+    ``work`` makes to it are lost.
     """
 
     def __init__(self, work: Callable[[Task], Result], *, limit: int | None = None) -> None:

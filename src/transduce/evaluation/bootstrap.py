@@ -1,6 +1,7 @@
 """Bootstrap resampling of a test set's lines: confidence intervals and paired tests (Koehn, 2004).
 
-The resamples are sacrebleu's, and so is the test except for ties: all metrics of a table are treated alike.
+Resamples and test are those of sacrebleu, except that ties count, so that all metrics of a table can be
+compared.
 """
 
 from typing import NamedTuple

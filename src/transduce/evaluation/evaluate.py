@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from transduce.decoding.translator import Translator
     from transduce.models.protocol import Precision
 
-_TOKEN_METRICS = {"per", "wer", "ser"}  # they would take a tab in a reference for a space
+_TOKEN_METRICS = {"per", "wer", "ser"}  # they split at white space: a tab would pass unnoticed
 
 
 def evaluate(
@@ -125,7 +125,10 @@ class _Texts:
     second: list[str] | None
 
     def normalized(self, form: Normalization) -> "_Texts":
-        """Return all texts in a model's Unicode normalization, unless it preserves all characters."""
+        """Return all texts in NFD or NFKC if the model writes that form.
+
+        With NFC or none, they stay as they are, so that BLEU, chrF and TER are those of the given files.
+        """
         if form not in ("nfd", "nfkc"):
             return self
         references = [[normalize_text(line, form) for line in accepted] for accepted in self.references]

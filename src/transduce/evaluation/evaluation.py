@@ -20,9 +20,7 @@ class Evaluation:
     system: str
     lines: int
     measurements: Sequence[Measurement]
-    search: dict[str, object] | None = (
-        None  # the model's search settings and precision, if a model translated
-    )
+    search: dict[str, object] | None = None  # search settings and precision, if a model translated
     compared_system: str | None = None
     comparisons: Sequence[Comparison] = ()
     warnings: Sequence[str] = ()

@@ -16,7 +16,7 @@ from transduce.terminal import output_console, print_line
 def require_output() -> None:
     """Refuse a closed standard output before the work rather than after it."""
     if sys.stdout is None:  # closed by the shell with `>&-`
-        raise DataError("standard output is closed", "send it to a file")
+        raise DataError("standard output is closed", "send it to a file: > scores.txt")
 
 
 def print_result(evaluation: Evaluation, *, as_json: bool) -> None:

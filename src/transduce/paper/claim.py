@@ -15,6 +15,6 @@ class Claim:
     known_exception: str = ""  # the reason, if the claim is known not to hold
 
     @property
-    def surprising(self) -> bool:
-        """Whether the claim fails without a known reason."""
+    def is_unexpected(self) -> bool:
+        """Whether the claim fails, and not for a known reason."""
         return not self.holds and not self.known_exception

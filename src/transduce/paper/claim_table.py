@@ -64,11 +64,11 @@ def _print_list(claims: list[Claim], console: Console) -> None:
 def _verdict(claim: Claim) -> Text:
     if claim.holds:
         return Text("yes", style="green")
-    return Text("NO*", style="bold red") if claim.surprising else Text("no*", style="yellow")
+    return Text("NO*", style="bold red") if claim.is_unexpected else Text("no*", style="yellow")
 
 
 def _summary(claims: list[Claim]) -> str:
     hold = sum(claim.holds for claim in claims)
-    surprising = sum(claim.surprising for claim in claims)
-    known = len(claims) - hold - surprising
-    return f"{hold} of {len(claims)} claims hold; {known} known exceptions, {surprising} unexpected failures"
+    unexpected = sum(claim.is_unexpected for claim in claims)
+    known = len(claims) - hold - unexpected
+    return f"{hold} of {len(claims)} claims hold; {known} known exceptions, {unexpected} unexpected failures"

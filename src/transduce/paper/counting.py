@@ -1,4 +1,4 @@
-"""Instruments that count operations and follow dependencies."""
+"""Count multiplications, chains of dependent operations, and layers between two positions."""
 
 from collections.abc import Callable
 

@@ -1,1 +1,1 @@
-"""Training: the loop, and the objectives it minimises."""
+"""Training: the loop, and the objectives it minimizes."""

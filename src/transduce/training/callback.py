@@ -16,7 +16,7 @@ class TrainingCallback(Protocol):
     def on_step(self, progress: Progress, metrics: dict[str, float]) -> None:
         """Receive the metrics of every training step.
 
-        They are ``loss``, which is minimised and includes label smoothing; ``nll``, which is comparable to
+        They are ``loss``, which is minimized and includes label smoothing; ``nll``, which is comparable to
         the validation loss; ``norm``, that of the gradient before clipping; and ``learning_rate``.
         """
         ...

@@ -103,7 +103,7 @@ class WorkerGroup:
             distributed.barrier()
 
     def wrap(self, module: nn.Module, parallel: Literal["ddp", "fsdp"]) -> nn.Module:
-        """Wrap a module to sum gradients over processes; with ``fsdp``, each holds a shard of every weight."""
+        """Wrap a module to sum gradients over processes; with ``fsdp``, each holds a shard of all weights."""
         if self.size == 1:
             return module
         if parallel == "ddp":

@@ -13,7 +13,7 @@ from transduce.training.precision import autocast
 class LossSums(NamedTuple):
     """Sums over the tokens of a step."""
 
-    loss: float  # what is minimised
+    loss: float  # what is minimized
     nll: float  # negative log-likelihood, without label smoothing
     tokens: float
 

@@ -28,7 +28,7 @@ def label_smoothed_cross_entropy(
 class Loss:
     """Sums over the target tokens that are not padding, so that parts of a batch can be added."""
 
-    smoothed: Tensor  # scalar with a gradient: the label-smoothed loss, which is minimised
+    smoothed: Tensor  # scalar with a gradient: the label-smoothed loss, which is minimized
     negative_log_likelihood: float
     correct: int
     tokens: int
@@ -112,10 +112,10 @@ class _CrossEntropy:
         exponentials.scatter_add_(1, gold, (self.smoothing - 1) * total)  # (softmax − target) · total
         return 1 / total
 
-    def _add(self, normaliser: Tensor, right: Tensor, highest: Tensor, mean: Tensor) -> None:
+    def _add(self, log_normalizer: Tensor, right: Tensor, highest: Tensor, mean: Tensor) -> None:
         """Add to the sums. All are (positions, 1): log Σ exp, the label's, the highest and the mean logit."""
-        nll = float((normaliser - right).sum(dtype=torch.float64))
-        uniform = float((normaliser - mean).sum(dtype=torch.float64))
+        nll = float((log_normalizer - right).sum(dtype=torch.float64))
+        uniform = float((log_normalizer - mean).sum(dtype=torch.float64))
         self.negative_log_likelihood += nll
         self.correct += int((right == highest).sum())
         self.loss += (1 - self.smoothing) * nll + self.smoothing * uniform
@@ -134,12 +134,12 @@ class _RDrop(_CrossEntropy):
         both = logits.view(-1, 2, vocabulary)
         difference = both[:, 0] - both[:, 1]  # z₁ − z₂, (positions, vocabulary)
         p = logits.softmax(dim=-1)
-        normaliser = highest - p.amax(dim=-1, keepdim=True).log()  # n, where log p = z − n
-        self._add(normaliser, right, highest, mean)
+        log_normalizer = highest - p.amax(dim=-1, keepdim=True).log()  # n, where log p = z − n
+        self._add(log_normalizer, right, highest, mean)
         # KL(1‖2) = Σ p₁ (z₁ − z₂) − (n₁ − n₂); KL(2‖1) has p₂ and the opposite signs
         sign = logits.new_tensor([1, -1])[:, None]
         p = p.view(-1, 2, vocabulary)
-        offset = sign * (normaliser[::2] - normaliser[1::2])[:, None]
+        offset = sign * (log_normalizer[::2] - log_normalizer[1::2])[:, None]
         divergence = sign * (p @ difference[:, :, None]) - offset  # (positions, 2, 1)
         self.loss += half * float(divergence.sum(dtype=torch.float64))
         # Derivatives by the logits of p: d KL(p‖q) = p (log p − log q − KL(p‖q)) and d KL(q‖p) = p − q. The
