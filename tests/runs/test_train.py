@@ -96,7 +96,7 @@ def test_minutes_become_steps_that_fit(files, tmp_path, monkeypatch):
     said = train(tmp_path / "run", config=CONFIG, minutes=0.1, **files)
     training = read_toml(tmp_path / "run" / "run.toml").training
     assert training.minutes == 0.1
-    assert f"0.1 minutes: {training.steps:,} steps" in said
+    assert f"{training.steps:,} steps fit into 0.1 minutes" in said
     newest = max((tmp_path / "run" / "checkpoints").iterdir())
     state = json.loads((newest / "state.json").read_text())
     assert (state["step"], state["time_is_up"]) == (training.steps, False)
@@ -151,7 +151,7 @@ def test_an_rnn_that_was_interrupted_ends_with_the_same_bits(files, tmp_path):
 
 
 def test_a_family_whose_sizes_suit_the_text(files, tmp_path):
-    train(tmp_path / "run", family="rnn", steps=1, **files)
+    train(tmp_path / "run", family="rnn", steps=1, precision="float32", **files)
     assert read_toml(tmp_path / "run" / "run.toml").model == preset("rnn").model
 
 
@@ -170,7 +170,8 @@ def test_an_rnn_is_tuned_and_keeps_its_family(files, tmp_path):
 
 
 def test_resume_starts_a_run_where_there_is_none(files, tmp_path):
-    train(tmp_path / "run", config=CONFIG, resume=True, **files)
+    said = train(tmp_path / "run", config=CONFIG, resume=True, **files)
+    assert f"{tmp_path / 'run'} holds no run" in said
     assert (tmp_path / "run" / "final").exists()
 
 
@@ -381,7 +382,7 @@ def test_a_warm_up_longer_than_the_run_is_reported(files, tmp_path):
 
 
 def test_resuming_names_the_options_it_ignores(files, tmp_path):
-    assert "ignored" not in train(tmp_path / "run", config=CONFIG, **files)
+    assert "no effect" not in train(tmp_path / "run", config=CONFIG, **files)
     said = train(
         tmp_path / "run",
         config=CONFIG,
@@ -392,11 +393,11 @@ def test_resuming_names_the_options_it_ignores(files, tmp_path):
         valid_source=[],
         **files,
     )
-    (line,) = (line for line in said.splitlines() if line.startswith("ignored"))
+    (line,) = (line for line in said.splitlines() if "no effect" in line)
     for option in ("--source", "--target", "--tokenizer", "--config", "--from", "--set"):
         assert option in line
     assert "--valid-source" not in line
-    assert "ignored" not in train(tmp_path / "run", resume=True, steps=8)
+    assert "no effect" not in train(tmp_path / "run", resume=True, steps=8)
 
 
 def test_a_device_that_is_not_there(files, tmp_path):
@@ -420,7 +421,7 @@ def test_the_best_model_can_be_chosen_by_bleu_or_chrf(files, tmp_path):
 
 def test_scores_take_part_in_a_plan_of_minutes(files, tmp_path):
     said = train(tmp_path / "run", config=CONFIG, validation_metric="bleu", minutes=0.02, **files)
-    assert "0.02 minutes: " in said
+    assert "0.02 minutes" in said
 
 
 def test_a_mistake_in_a_model_setting_is_found_before_the_text_is_read(files, tmp_path, monkeypatch):

@@ -35,4 +35,5 @@ def average(run: Run, out: Out, last: Last = None, steps: Steps = None) -> None:
     from transduce.training.averaging import average_run
 
     averaged = average_run(run, out, last=last, steps=parse_steps(steps))
-    typer.echo(f"wrote {out} from the checkpoints of steps {', '.join(f'{step:,}' for step in averaged)}")
+    steps_averaged = ", ".join(f"{step:,}" for step in averaged)
+    typer.echo(f"wrote {out}: {'an average of steps' if len(averaged) > 1 else 'step'} {steps_averaged}")

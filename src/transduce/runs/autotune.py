@@ -77,7 +77,7 @@ def autotune(
             with console.status("measuring the speed ..."), using_threads(found.get("threads")):
                 speed = measure_speed(tuned, team.device, min(20.0, 0.05 * seconds))
             steps = steps_that_fit(SLACK * seconds * team.size, speed, defaults)
-            print_line(console, f"{choices.minutes:g} minutes: {steps:,} steps")
+            print_line(console, f"{steps:,} steps fit into {choices.minutes:g} minutes")
     return defaults.config(steps).model_copy(update=found)
 
 
@@ -105,17 +105,7 @@ def _weights_restored(model: nn.Module, *, needed: bool) -> Iterator[None]:
 def new_trial(run: PreparedRun, device: torch.device) -> Iterator[Trainer]:
     """Give a trainer of this run in a temporary folder, in this process alone; it changes the model."""
     with tempfile.TemporaryDirectory() as folder:
-        yield Trainer(
-            Path(folder),
-            run.config,
-            run.model,
-            run.tokenizer,
-            run.train,
-            run.valid,
-            _Silence(),
-            WorkerGroup(device=device),
-            run.make_scorer(),
-        )
+        yield run.make_trainer(_Silence(), WorkerGroup(device=device), folder=Path(folder))
 
 
 def _untried(team: WorkerGroup) -> tuple[dict[str, object], str]:

@@ -24,8 +24,11 @@ from transduce.models.protocol import Model
 from transduce.runs.lock import LOCK
 from transduce.runs.task import Task, task_for
 from transduce.training import checkpoint
+from transduce.training.callback import TrainingCallback
+from transduce.training.distributed import WorkerGroup
 from transduce.training.objectives.objective import Objective
 from transduce.training.objectives.translation import TranslationObjective
+from transduce.training.trainer import Trainer
 from transduce.training.validation import ValidationScorer
 
 RUN = "run.toml"
@@ -42,6 +45,22 @@ class PreparedRun:
     tokenizer: TokenizerPair | None  # not for images
     train: Objective[Any]
     valid: Objective[Any]
+
+    def make_trainer(
+        self, callback: TrainingCallback, team: WorkerGroup, *, folder: Path | None = None
+    ) -> Trainer:
+        """Return a trainer that writes to the run folder, or to ``folder`` instead."""
+        return Trainer(
+            folder or self.folder,
+            self.config,
+            self.model,
+            self.tokenizer,
+            self.train,
+            self.valid,
+            callback,
+            team,
+            self.make_scorer(),
+        )
 
     def make_scorer(self) -> ValidationScorer | None:
         """Return a scorer of translations, if BLEU or chrF is to decide which model is the best."""
@@ -126,7 +145,7 @@ class RunFolder:
             return
         if steps <= (done := self.steps_done()):
             raise TrainingError(
-                f"the run in {self.path} is already at step {done:,}", f"give more than {done} --steps"
+                f"the run in {self.path} is already at step {done:,}", f"use --steps with more than {done}"
             )
         training = config.training.model_copy(update={"steps": steps, "minutes": None})
         write_toml(config.model_copy(update={"training": training}), self.path / RUN)

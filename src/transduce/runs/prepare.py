@@ -70,12 +70,12 @@ def prepare(
 
 
 def warn_about_warmup(training: TrainingConfig, console: Console, remedy: str) -> None:
-    """Print a warning if the learning rate will never reach its peak."""
+    """Print a warning if the run ends during the warm-up of the learning rate."""
     if training.warmup >= training.steps > 1:
         print_line(
             console,
-            f"warm-up takes {training.warmup:,} steps and the run only {training.steps:,}: the learning rate "
-            f"will not reach its peak; {remedy}",
+            f"the warm-up takes {training.warmup:,} steps and the whole run {training.steps:,}, so the "
+            f"learning rate rises until the end; {remedy}",
         )
 
 
@@ -92,7 +92,7 @@ def _write(
             tokenizer.save(folder)
     except OSError as error:
         raise DataError(
-            f"cannot write {folder}: {error.strerror}", "check the disk space and the permissions"
+            f"cannot write {folder}: {error.strerror}", "free disk space, or make the folder writable"
         ) from error
 
 

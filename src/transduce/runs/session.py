@@ -17,12 +17,12 @@ from transduce.errors import TrainingError
 from transduce.machine import keep_memory
 from transduce.runs.autotune import using_threads
 from transduce.runs.defaults import UserChoices
-from transduce.runs.folder import PreparedRun, RunFolder
+from transduce.runs.folder import RUN, PreparedRun, RunFolder
 from transduce.runs.inputs import RunInputs
 from transduce.runs.lock import locked
 from transduce.runs.prepare import prepare, warn_about_warmup
 from transduce.runs.reporting.progress import CallbackGroup, ProgressDisplay
-from transduce.runs.task import TRANSLATION, Task
+from transduce.runs.task import Task
 from transduce.terminal import print_line
 from transduce.training.distributed import WorkerGroup
 from transduce.training.memory import explain_out_of_memory
@@ -64,7 +64,7 @@ class Run:
         """Load the final model for translation, or the best one if the run is not finished."""
         from transduce.decoding.translator import Translator
 
-        if self.task is not TRANSLATION:
+        if not self.task.can_translate:
             raise TrainingError(
                 f"the model in {self.folder} cannot translate",
                 f"it was trained by transduce {self.task.command}",
@@ -92,14 +92,17 @@ class TrainingSession:
         self._run: PreparedRun | None = None
 
     def resumes(self, wanted: bool, ignored: Sequence[str]) -> bool:
-        """Return whether the run in the folder is resumed; print which options are ignored then."""
-        if not (wanted and self.folder.is_prepared):
+        """Return whether a run is resumed, and print it; ``ignored`` are the options without effect then."""
+        if not wanted:
+            return False
+        if not self.folder.is_prepared:
+            self.say(f"{self.folder.path} holds no run to resume; a new one is started")
             return False
         self.folder.check_resumable()
-        self.say(f"resuming {self.folder.path} with the settings in {self.folder.path / 'run.toml'}")
+        self.say(f"resuming {self.folder.path} with the settings in {self.folder.path / RUN}")
         if ignored:
             names = ", ".join(f"--{_OPTIONS.get(name, name).replace('_', '-')}" for name in ignored)
-            self.say(f"ignored, because the run is resumed: {names}; only --steps can change")
+            self.say(f"these options have no effect on a resumed run: {names}; only --steps can change it")
         return True
 
     def prepare(self, inputs: RunInputs, choices: UserChoices) -> None:
@@ -118,7 +121,7 @@ class TrainingSession:
             self.team.barrier()  # until the first process has written the prepared run
             run, self._run = self._run or self.folder.open(self.task), None
             if steps:
-                remedy = f"set a smaller warmup in {self.folder.path / 'run.toml'}"
+                remedy = f"set a smaller warmup in {self.folder.path / RUN}"
                 warn_about_warmup(run.config.training, self.console, remedy)
             with using_threads(run.config.training.threads):
                 finished = self._train(run)
@@ -136,17 +139,7 @@ class TrainingSession:
         with ProgressDisplay(
             self.console, training.steps, run.task.words, minutes=training.minutes
         ) as display:
-            trainer = Trainer(
-                run.folder,
-                run.config,
-                run.model,
-                run.tokenizer,
-                run.train,
-                run.valid,
-                display,
-                self.team,
-                run.make_scorer(),
-            )
+            trainer = run.make_trainer(display, self.team)
             trainer.resume()
             if trainer.progress.finished:
                 display.on_message("the run is already finished; use --steps to train for more steps")

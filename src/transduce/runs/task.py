@@ -43,7 +43,6 @@ class CardText:
 class Task:
     """A kind of run: its command, its data, its objective, its words on screen and in model cards."""
 
-    name: str
     command: str  # without the program: "lm train"
     data_folder: str  # inside the run folder; holds train/ and valid/
     words: Words
@@ -107,7 +106,6 @@ def _usage(code: str, command: str) -> str:
 
 
 TRANSLATION = Task(
-    name="translation",
     command="train",
     data_folder="data",
     words=Words("pair", "token", perplexity=True),
@@ -132,7 +130,6 @@ TRANSLATION = Task(
 )
 
 LANGUAGE_MODEL = Task(
-    name="language_model",
     command="lm train",
     data_folder="text",
     words=Words("text", "token", perplexity=True),
@@ -152,7 +149,6 @@ LANGUAGE_MODEL = Task(
 )
 
 MASKED_LANGUAGE_MODEL = Task(
-    name="masked_language_model",
     command="mlm train",
     data_folder="text",
     words=Words("text", "token", perplexity=True),
@@ -174,7 +170,6 @@ MASKED_LANGUAGE_MODEL = Task(
 )
 
 TEXT_CLASSES = Task(
-    name="text_classes",
     command="mlm finetune",
     data_folder="text",
     words=Words("text", "text", perplexity=False),
@@ -194,7 +189,6 @@ TEXT_CLASSES = Task(
 )
 
 IMAGE_CLASSES = Task(
-    name="image_classes",
     command="vision train",
     data_folder="data",
     words=Words("image", "image", perplexity=False),

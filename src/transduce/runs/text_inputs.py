@@ -38,6 +38,7 @@ class TextInputs(ABC):
     task: ClassVar[Task]
     family: ClassVar[Literal["gpt", "bert"]]
     tokenizer_kind: ClassVar[Kind]
+    file_option: ClassVar[str] = "--text"
 
     text: Files = None
     valid: Files = None
@@ -84,8 +85,6 @@ class TextInputs(ABC):
             if next(read_texts([path]), None) is None:
                 raise DataError(f"{path} contains no text", "give a file with lines that are not blank")
         self.architecture(choices)
-
-    file_option: ClassVar[str] = "--text"
 
     def make_tokenizer(self, choices: UserChoices, console: Console) -> TokenizerPair:
         """Train a tokenizer, or read an existing one."""

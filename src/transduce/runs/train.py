@@ -41,15 +41,8 @@ from transduce.runs.translation_inputs import MAX_LENGTH, TranslationInputs
 from transduce.training.distributed import join_workers
 
 Precision = Literal["auto", "float32", "bfloat16"]
-_NOT_IGNORED = {
-    "out",
-    "steps",
-    "device",
-    "tensorboard",
-    "wandb",
-    "resume",
-    "console",
-}  # when a run is resumed
+# The arguments that a resumed run obeys
+_USED_BY_RESUME = {"out", "steps", "device", "tensorboard", "wandb", "resume", "console"}
 
 
 def train(
@@ -442,5 +435,5 @@ def ignored_by_resume(function: Callable[..., Run], arguments: Mapping[str, Any]
     return [
         name
         for name, parameter in parameters.items()
-        if name not in _NOT_IGNORED and arguments[name] not in (parameter.default, [], {})
+        if name not in _USED_BY_RESUME and arguments[name] not in (parameter.default, [], {})
     ]

@@ -10,15 +10,13 @@ from transduce.config import RunConfig, read_toml
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import TrainingError
 from transduce.models.perplexity import perplexity
+from transduce.runs.folder import RUN
 from transduce.runs.task import Data, Task, task_for
 from transduce.training import checkpoint
 from transduce.training.checkpoint import Progress
 
-RUN, METRICS = "run.toml", "metrics.jsonl"
-SCORES = {
-    "bleu": "BLEU",
-    "chrf": "chrF",
-}  # validation scores: their names in metrics, and as they are written
+METRICS = "metrics.jsonl"
+SCORES = {"bleu": "BLEU", "chrf": "chrF"}  # validation scores by their names in the configuration
 
 
 @dataclass(frozen=True)
@@ -106,9 +104,7 @@ def read_record(folder: str | Path) -> RunRecord:
     folder = Path(folder).expanduser()
     if not (folder / RUN).exists():
         nearby = [other for other in (folder.parent, folder / "run") if (other / RUN).exists()]
-        remedy = (
-            f"did you mean {nearby[0]}?" if nearby else "use the folder given to transduce train as --out"
-        )
+        remedy = f"did you mean {nearby[0]}?" if nearby else "use the --out folder of a training command"
         raise TrainingError(f"{folder} is not a run folder: it contains no {RUN}", remedy)
     config = read_toml(folder / RUN)
     task = task_for(config.model)

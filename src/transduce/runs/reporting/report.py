@@ -27,7 +27,7 @@ class Report:
             write_atomically(path, content)
         except OSError as error:
             raise TrainingError(
-                f"cannot write {path}: {error.strerror}", "make room, or make the folder writable"
+                f"cannot write {path}: {error.strerror}", "free disk space, or make the folder writable"
             ) from error
         self.files.append(path)
 

@@ -28,7 +28,7 @@ class TensorBoard(Tracker):
             self._writer = SummaryWriter(str(folder), purge_step=step + 1)
         except OSError as error:
             raise TrainingError(
-                f"cannot write {folder}: {error.strerror}", "make room, or make the folder writable"
+                f"cannot write {folder}: {error.strerror}", "free disk space, or make the folder writable"
             ) from error
         for logged, values in self.history(run_folder, step):
             missing = {

@@ -38,7 +38,7 @@ class WeightsAndBiases(Tracker):
             id_file.write_text(f"{self._run.id}\n", encoding="utf-8")
         except OSError as error:
             raise TrainingError(
-                f"cannot write {folder}: {error.strerror}", "make room, or make the folder writable"
+                f"cannot write {folder}: {error.strerror}", "free disk space, or make the folder writable"
             ) from error
         except wandb.Error as error:
             raise TrainingError(
