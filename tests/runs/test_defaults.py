@@ -47,6 +47,14 @@ def test_plain_text_takes_about_twenty_epochs(given):
     assert epochs == pytest.approx(20, rel=0.15)
 
 
+def test_short_runs_do_not_average_checkpoints():
+    pairs = EvenPairs(1_000, 15, 15)
+    assert translation_defaults(UserChoices(), pairs).config(500).average == 1
+    assert translation_defaults(UserChoices(), pairs).config(2_000).average == TrainingConfig().average
+    chosen = UserChoices(RunConfig(training=TrainingConfig(average=3)))
+    assert translation_defaults(chosen, pairs).config(500).average == 3
+
+
 def test_defaults_for_images():
     assert image_defaults(UserChoices(), 60_000).config().steps == 14_062
     assert image_defaults(UserChoices(), 100).config().steps == 1_000

@@ -32,6 +32,7 @@ else:
     import tomli as tomllib
 
 ModelT = TypeVar("ModelT", bound=ModelConfig)
+SHORTEST_AVERAGED_RUN = 2_000  # steps; the final model of a shorter run is its last checkpoint
 SMALL_CORPUS = 300_000  # pairs: up to here a small model reaches the quality of a large one, sooner
 SMALL_TEXT = 10_000_000  # tokens: the same for plain text
 FULL_BATCH = 0.9  # of max_tokens are real tokens in a typical batch; the rest is padding
@@ -242,6 +243,8 @@ class TrainingDefaults:
             {
                 "warmup": max(1, min(self.longest_warmup, steps // 10)),
                 "validate_every": max(1, min(1000, max(self.shortest_interval, steps // 20), steps)),
+                # In a short run, checkpoints of a model that is still improving would be averaged in.
+                "average": TrainingConfig().average if steps >= SHORTEST_AVERAGED_RUN else 1,
                 **self.settings,
                 **self.given,
                 "steps": steps,
