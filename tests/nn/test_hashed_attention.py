@@ -7,7 +7,7 @@ from sizes import largest_tensor
 from transduce.nn.dropout import use_generator
 from transduce.nn.hashed_attention import (
     HashedSelfAttention,
-    Rotations,
+    Hashing,
     place_positions,
     shared_attention,
     visible_keys,
@@ -88,7 +88,7 @@ def test_chunks_give_what_the_mask_gives(size, length, seed):
     record: list[torch.Tensor] = []
     found = layer(x, seen, record=record)
     query, value = parts(layer, x)
-    hidden = layer.rotations(query).masked_fill(~seen[:, None, None], 99)
+    hidden = layer.hashing(query).masked_fill(~seen[:, None, None], 99)
     mask = visible_keys(place_positions(hidden, size["chunk"]), size["causal"]) & seen[:, None, None]
     full = shared_attention(query, value, mask)
     torch.testing.assert_close(found, layer.join_heads(full.values), atol=1e-5, rtol=1e-4)
@@ -139,7 +139,7 @@ def test_a_cache_continues_what_the_whole_would_be(size, pieces):
 def test_similar_positions_attend_to_each_other():
     """Vectors that nearly agree fall into one bucket far more often than others do."""
     x = torch.randn(1, 1, 400, 16)
-    hashed = Rotations(heads=1, rounds=1, d_k=16, buckets=8).eval()
+    hashed = Hashing(heads=1, rounds=1, d_k=16, buckets=8).eval()
     near, other = hashed(x + 0.1 * torch.randn_like(x)), hashed(torch.randn_like(x))
     assert (hashed(x) == near).float().mean() > 0.8
     assert (hashed(x) == other).float().mean() < 0.25

@@ -28,7 +28,7 @@ def twin_of(encoder, cell, layers, bidirectional):
     """torch's own stack, with the same weights."""
     twin = KERNELS[cell](WIDTH, HIDDEN, layers, batch_first=True, bidirectional=bidirectional)
     for number, layer in enumerate(encoder.layers):
-        for direction, suffix in ((layer.ahead, ""), (layer.back, "_reverse")):
+        for direction, suffix in ((layer.forward_layer, ""), (layer.backward_layer, "_reverse")):
             if direction is not None:
                 for name, parameter in direction.kernel.named_parameters():
                     twin.get_parameter(name.replace("_l0", f"_l{number}{suffix}")).data.copy_(parameter)
@@ -69,7 +69,7 @@ def test_gradients_of_the_encoder_are_torchs(cell):
     packed, _ = twin(pack_padded_sequence(x, sizes, batch_first=True, enforce_sorted=False))
     (pad_packed_sequence(packed, batch_first=True)[0][mask] * look).sum().backward()
     for number, layer in enumerate(encoder.layers):
-        for direction, suffix in ((layer.ahead, ""), (layer.back, "_reverse")):
+        for direction, suffix in ((layer.forward_layer, ""), (layer.backward_layer, "_reverse")):
             for name, parameter in direction.kernel.named_parameters():
                 expected = twin.get_parameter(name.replace("_l0", f"_l{number}{suffix}")).grad
                 torch.testing.assert_close(parameter.grad, expected, atol=1e-4, rtol=1e-4)

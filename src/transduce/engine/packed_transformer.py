@@ -87,11 +87,6 @@ class PackedTransformer(Model):
         return self.transformer.attention(source, target)
 
     @property
-    def device(self) -> torch.device:
-        """The device that the model is on."""
-        return self.transformer.device
-
-    @property
     def max_length(self) -> int | None:
         """The longest source or target that the model can read, in tokens; ``None`` if unlimited."""
         return self.transformer.max_length

@@ -14,6 +14,7 @@ from transduce.models.protocol import AttentionWeights, Model
 from transduce.models.stack import stack
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
+from transduce.nn.masks import padding_mask
 from transduce.nn.positional import LearnedPositions
 from transduce.nn.state import KeyValue, KeyValueCache, TextState
 
@@ -72,10 +73,10 @@ class GPT(Model):
 
         If the vocabulary has no separate padding token, all prompts must have the same length.
         """
-        special = self.vocabulary
-        real = (source != special.pad) if special.pad != special.eos else torch.ones_like(source)
-        places = torch.arange(source.size(1), device=source.device)
-        lengths = (real * places).amax(dim=1)
+        pad = self.vocabulary.pad
+        is_token = padding_mask(source, pad) if pad != self.vocabulary.eos else torch.ones_like(source)
+        positions = torch.arange(source.size(1), device=source.device)
+        lengths = (is_token * positions).amax(dim=1)  # the index of the last token
         last = source.gather(1, lengths[:, None])[:, 0]
         before = source[:, :-1]
         if not before.size(1):

@@ -1,8 +1,8 @@
-"""Perplexity: the figure that a model's loss is usually quoted in."""
+"""Perplexity: the usual measure of a language model's loss."""
 
 import math
 
 
 def perplexity(loss: float) -> float:
-    """Return e to the loss, in nats per token; losses above 100 count as 100, so that it stays finite."""
+    """Return ``e^loss`` for a loss in nats per token; above 100 the loss is cut off, to stay finite."""
     return math.exp(min(loss, 100))

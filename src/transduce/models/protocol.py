@@ -1,4 +1,4 @@
-"""How the other rooms see a model: to save it, to train it, to decode with it."""
+"""What the other rooms need of a model: to save it, to train it, to decode with it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class AttentionWeights:
 
 
 class State(Protocol):
-    """A model in the middle of a batch of sentences; the caller holds it."""
+    """The state of decoding between two steps, for a batch of sentences; the caller holds it."""
 
     @property
     def length(self) -> int:
@@ -108,7 +108,7 @@ class SearchRequest:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """A target that a search found."""
+    """A finished hypothesis of a search."""
 
     tokens: list[int]  # ends with ``eos``, unless the target was cut off at its maximum length
     log_probabilities: list[float]  # of each token

@@ -10,6 +10,7 @@ from transduce.config import RNNConfig, Vocabulary
 from transduce.models.embeddings import share_embeddings
 from transduce.models.protocol import AttentionWeights, Model
 from transduce.nn.dropout import Dropout
+from transduce.nn.masks import padding_mask
 from transduce.nn.recurrent import RecurrentEncoder, RecurrentEncoderLayer, RecurrentLayer, RecurrentMemory
 from transduce.nn.recurrent_attention import AdditiveAttention, MultiplicativeAttention
 from transduce.nn.recurrent_decoder import AttentiveLayer, RecurrentDecoder, RecurrentState
@@ -45,9 +46,8 @@ class RNN(Model):
 
     def encode(self, source: Tensor) -> RecurrentMemory:
         """Encode source tokens, (batch, source)."""
-        memory: RecurrentMemory = self.encoder(
-            self.dropout(self.source_embedding(source)), source != self.vocabulary.pad
-        )
+        mask = padding_mask(source, self.vocabulary.pad)
+        memory: RecurrentMemory = self.encoder(self.dropout(self.source_embedding(source)), mask)
         return memory
 
     def decode(
@@ -89,7 +89,7 @@ class RNN(Model):
 
     @property
     def max_length(self) -> int | None:
-        """Unlimited."""
+        """``None``: sources and targets may have any length."""
         return None
 
 
@@ -120,4 +120,5 @@ def _decoder(config: RNNConfig) -> RecurrentDecoder:
 
 
 def _d_memory(config: RNNConfig) -> int:
+    """Return the width of the encoder's states."""
     return 2 * config.d_hidden if config.bidirectional else config.d_hidden

@@ -112,11 +112,6 @@ class Transformer(Model):
         return weights
 
     @property
-    def device(self) -> torch.device:
-        """The device that the model is on."""
-        return self.target_embedding.weight.device
-
-    @property
     def max_length(self) -> int | None:
         """The longest source or target that the model can read, in tokens; ``None`` if unlimited."""
         return self.config.length_limit

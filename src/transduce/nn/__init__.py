@@ -1,1 +1,1 @@
-"""The paper's blocks: torch only, plain arguments, one concept a file."""
+"""The paper's blocks: torch only, plain arguments, one concept per file."""

@@ -7,7 +7,7 @@ _LEVELS = 1 << 16
 
 
 class Random(nn.Module):
-    """A module that draws random numbers from ``generator``, or from torch's default one if ``None``."""
+    """A module that takes random numbers from ``generator``, or from torch's default one if ``None``."""
 
     generator: torch.Generator | None = None
 
@@ -15,9 +15,9 @@ class Random(nn.Module):
 class Dropout(Random):
     """Zero each element with probability p and scale the rest, so that the mean is unchanged.
 
-    ``torch.nn.Dropout`` on the CPU draws one Bernoulli variable per element. Here one random 64-bit
-    integer serves four elements, 16 bits each: p is met to 1/65536, and the scale belongs to the
-    probability that is really used.
+    ``torch.nn.Dropout`` on the CPU samples one Bernoulli variable per element. Here one random 64-bit
+    integer serves four elements, 16 bits each: p is rounded to a multiple of 1/65536, and the scale is
+    that of the rounded p.
 
     ``generator`` must be on the device of the input; `use_generator` sets it for a whole model.
     """
@@ -58,7 +58,7 @@ class Dropout(Random):
 
 
 def use_generator(module: nn.Module, generator: torch.Generator | None) -> None:
-    """Make every random part of ``module`` draw from ``generator``."""
+    """Make every random part of ``module`` use ``generator``."""
     for child in module.modules():
         if isinstance(child, Random):
             child.generator = generator

@@ -40,7 +40,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each position: (batch, length, d_model) → the same shape."""
-        # In two dimensions, because linear layers return views of more, which the in-place ReLU would copy.
+        # In two dimensions: for more, a linear layer returns a view, which the in-place ReLU would copy.
         rows = x.flatten(0, -2)
         y: Tensor = self.outer(self.dropout(self._activate(rows)))
         return y.view_as(x)

@@ -24,7 +24,7 @@ from transduce.nn.multi_head_attention import SelfAttention
 from transduce.nn.positional import RotaryPositions
 from transduce.nn.state import KeyValue, KeyValueCache
 
-# A position would be its own best match: with this score it attends to itself only if it sees no other.
+# A position would be its own best match. With this score, it attends to itself only if it sees no other key.
 SELF_SCORE = -1e5
 SEED = 1
 
@@ -41,8 +41,8 @@ def shared_attention(query: Tensor, value: Tensor, mask: Tensor | None, *, start
     return Attended(weights.to(value.dtype) @ value, weights)
 
 
-class Rotations(Random):
-    """Random directions to hash with: new ones for every forward pass in training, fixed ones otherwise."""
+class Hashing(Random):
+    """A hash by random directions: new ones for every forward pass in training, fixed ones otherwise."""
 
     def __init__(self, heads: int, rounds: int, d_k: int, buckets: int) -> None:
         super().__init__()
@@ -62,10 +62,11 @@ class Rotations(Random):
         if self.buckets == 1:
             return x.new_zeros(*x.shape[:2], self.shape[1], x.size(2), dtype=torch.long)
         with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
-            turned = x.detach().float().unsqueeze(2) @ self._draw(x.device)
-            return torch.cat((turned, -turned), dim=-1).argmax(dim=-1)
+            projected = x.detach().float().unsqueeze(2) @ self._directions(x.device)
+            return torch.cat((projected, -projected), dim=-1).argmax(dim=-1)
 
-    def _draw(self, device: torch.device) -> Tensor:
+    def _directions(self, device: torch.device) -> Tensor:
+        """Return random directions, (heads, rounds, d_k, buckets / 2)."""
         if self.training:
             return torch.randn(self.shape, generator=self.generator, device=device)
         if device not in self._fixed:
@@ -128,9 +129,8 @@ class _Chunks:
         sizes.scatter_add_(-1, placement.bucket, torch.ones_like(placement.bucket))
         chunks = -(-sizes // size)
         first = chunks.cumsum(dim=-1) - chunks  # the first chunk of each bucket
-        self.slot = (
-            first.gather(-1, placement.bucket) * size + placement.rank
-        )  # (batch, heads, rounds, length)
+        # Shape: (batch, heads, rounds, length).
+        self.slot = first.gather(-1, placement.bucket) * size + placement.rank
         at = torch.arange(self.length, device=self.slot.device).expand_as(self.slot)
         empty = at.new_full((batch, heads, self.rounds, self.count * size), self.length)
         self.position = empty.scatter(-1, self.slot, at)  # of each slot; ``length`` in empty slots
@@ -178,7 +178,7 @@ class HashedSelfAttention(SelfAttention):
         self.chunk, self.causal = chunk, causal
         self.widths = [heads * self.d_k, heads * self.d_v]
         self.query_value = FusedLinear(d_model, self.widths)
-        self.rotations = Rotations(heads, rounds, self.d_k, buckets)
+        self.hashing = Hashing(heads, rounds, self.d_k, buckets)
         self.rotary = rotary
 
     def forward(
@@ -201,7 +201,7 @@ class HashedSelfAttention(SelfAttention):
         if not self.causal or key_mask is not None or record is not None:
             raise ValueError("a cache needs causal attention, no key_mask and no record")
         query, value = cache.append(KeyValue(query, value))
-        placement = place_positions(self.rotations(query), self.chunk)
+        placement = place_positions(self.hashing(query), self.chunk)
         mask = visible_keys(placement, self.causal, start=start)
         return self.join_heads(shared_attention(query, value, mask, start=start).values)
 
@@ -209,8 +209,8 @@ class HashedSelfAttention(SelfAttention):
         self, query: Tensor, value: Tensor, key_mask: Tensor | None, record: list[Tensor] | None
     ) -> Tensor:
         """Attend from (batch, heads, length, d_k) to (batch, heads, length, d_v) → the shape of value."""
-        bucket, buckets = self.rotations(query), self.rotations.buckets
-        if key_mask is not None:  # hidden positions get a bucket of their own, where they take no one's place
+        bucket, buckets = self.hashing(query), self.hashing.buckets
+        if key_mask is not None:  # hidden positions go to a bucket of their own, so that they fill no chunk
             bucket, buckets = bucket.masked_fill(~key_mask[:, None, None], buckets), buckets + 1
         size = max(1, min(self.chunk, query.size(2)))
         placement = place_positions(bucket, size)
@@ -234,9 +234,8 @@ class HashedSelfAttention(SelfAttention):
         """Return for slots, (…, slots, 2 · slots): attention allowed, same position, number of rounds."""
         at, heads = chunks.positions(), placement.bucket.size(1)
         query_at, key_at = at.unsqueeze(-1), with_previous(at, 4, chunks.length).unsqueeze(-2)
-        code = chunks.spread(
-            placement.code().transpose(2, 3)
-        )  # (batch, heads, rounds, chunks, slots, rounds)
+        # Shape: (batch, heads, rounds, chunks, slots, rounds).
+        code = chunks.spread(placement.code().transpose(2, 3))
         key_code = with_previous(code, 4, 0)
         rounds = range(chunks.rounds)
         meetings = sum(

@@ -104,18 +104,18 @@ class RecurrentEncoderLayer(nn.Module):
 
     def __init__(self, cell: Cell, d_input: int, d_hidden: int, *, bidirectional: bool) -> None:
         super().__init__()
-        self.ahead = RecurrentLayer(cell, d_input, d_hidden)
-        self.back = RecurrentLayer(cell, d_input, d_hidden) if bidirectional else None
+        self.forward_layer = RecurrentLayer(cell, d_input, d_hidden)
+        self.backward_layer = RecurrentLayer(cell, d_input, d_hidden) if bidirectional else None
 
     def forward(self, x: Tensor, reversal: Tensor) -> Tensor:
         """Encode (batch, source, d_input) → (batch, source, d_hidden), twice as wide with two directions.
 
         ``reversal`` (batch, source) is the order of positions that reverses each sentence.
         """
-        forward: Tensor = self.ahead(x).states
-        if self.back is None:
+        forward: Tensor = self.forward_layer(x).states
+        if self.backward_layer is None:
             return forward
-        backward = self.back(_reorder(x, reversal)).states
+        backward = self.backward_layer(_reorder(x, reversal)).states
         return torch.cat((forward, _reorder(backward, reversal)), dim=-1)
 
 
@@ -135,7 +135,7 @@ class RecurrentEncoder(nn.Module):
         reversal = torch.where(positions < lengths, lengths - 1 - positions, positions)
         for number, layer in enumerate(self.layers):
             x = layer(self.dropout(x) if number else x, reversal)
-        width = self.layers[-1].ahead.d_hidden
+        width = self.layers[-1].forward_layer.d_hidden
         last = _reorder(x[..., :width], lengths - 1)[:, 0]
         # The backward direction has read everything at position 0; its slice is empty with one direction.
         return RecurrentMemory(x, mask, torch.cat((last, x[:, 0, width:]), dim=-1))

@@ -1,8 +1,8 @@
 """A recurrent decoder that attends to the source with its previous state, before each token.
 
 In a stack of layers the first one attends and reads the context vector beside the token (as in Wu et al.,
-2016); the context also enters the readout. So, when the whole target is known, only the first layer must be
-computed position by position; the others run through torch's kernel, and without attention all do.
+2016); the context also enters the readout. When the whole target is known, only the first layer must be
+computed position by position; the others run in torch's kernel. Without attention, all layers do.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -41,7 +41,7 @@ class AttentiveOutput(NamedTuple):
 
 @dataclass
 class RecurrentState:
-    """A decoder in the middle of its sentences: ``width`` hypotheses for each source."""
+    """The state of a decoder between two steps: ``width`` hypotheses for each source."""
 
     source: ProjectedSource  # one row per source
     layers: list[Tensor]  # (targets, d_state) each
@@ -53,20 +53,16 @@ class RecurrentState:
 
         ``rows`` is (targets,), or (sources, width) where those of one row share their source.
         """
-        first = rows[:, 0] if rows.dim() == 2 else rows
-        sources = first // self.width
-        if len(sources) != len(self.source.mask) or not torch.equal(sources, _count(sources)):
+        grid = rows if rows.dim() > 1 else rows[:, None]
+        sources = grid[:, 0] // self.width
+        self.width = grid.size(1)
+        if not torch.equal(sources, torch.arange(len(self.source.mask), device=sources.device)):
             self.source = self.source.select(sources)
-        self.width = rows.size(1) if rows.dim() == 2 else 1
-        self.layers = [layer.index_select(0, rows.flatten()) for layer in self.layers]
-
-
-def _count(like: Tensor) -> Tensor:
-    return torch.arange(len(like), device=like.device)
+        self.layers = [layer.index_select(0, grid.flatten()) for layer in self.layers]
 
 
 class AttentiveLayer(Recurrent):
-    """A recurrent layer that reads a token and the context its previous state attends to.
+    """A recurrent layer that reads a token and a context vector: the source, attended to by its last state.
 
     Without attention, the context is always the encoder's last state.
     """
@@ -211,7 +207,7 @@ class RecurrentDecoder(nn.Module):
 
     def _initial_states(self, memory: RecurrentMemory) -> list[Tensor]:
         """Compute the initial state of every layer from the encoder's last state."""
-        # In the layers' own dtype: under autocast the bridge has another one, and int8 layers have none.
+        # In the layers' own dtype: the bridge has another one under autocast, and none in int8.
         states = torch.tanh(self.bridge(memory.final)).to(self.first.weights().from_state.dtype)
         return list(torch.split(states, self.d_states, dim=-1))
 

@@ -1,4 +1,4 @@
-"""What incremental decoding remembers between steps. The caller holds it; the model does not."""
+"""The state of incremental decoding, held by the caller between steps, not by the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class KeyValueCache:
         return KeyValue(*(part[:, :, : self.length] for part in self.held))
 
     def _reserve(self, like: KeyValue, needed: int) -> None:
-        """Reserve memory for at least ``needed`` positions, keeping what is there."""
+        """Reserve memory for at least ``needed`` positions, and keep the positions so far."""
         if needed > self.capacity:
             self.capacity = 2 * needed
         old = None if self.held is None else self.filled()
@@ -73,8 +73,8 @@ class KeyValueCache:
 def select_rows(part: Tensor, rows: Tensor, filled: int) -> Tensor:
     """Keep rows (rows,) of a tensor (batch, heads, length, width), in place if there are not more of them.
 
-    A row may be taken several times. Only the first ``filled`` positions are kept; a row that stays where
-    it is costs nothing.
+    A row may be taken several times. Only the first ``filled`` positions are kept; a row that stays in
+    its place is not copied.
     """
     if len(rows) > len(part):
         grown = part.new_empty(len(rows), *part.shape[1:])  # reserved positions stay untouched
@@ -95,7 +95,7 @@ def select_caches(caches: Sequence[KeyValueCache], rows: Tensor) -> None:
 
 @dataclass
 class DecoderState:
-    """A decoder in the middle of its sentences: ``width`` hypotheses for each source."""
+    """The state of a decoder between two steps: ``width`` hypotheses for each source."""
 
     memory: list[KeyValue]  # keys and values of the sources, for every layer
     memory_mask: Tensor  # (sources, source), True where there is a token
@@ -139,7 +139,7 @@ class DecoderState:
 
 @dataclass
 class TextState:
-    """Texts in progress, each after a prompt of its own length: the state of a decoder without an encoder."""
+    """The state of a decoder without an encoder: texts, each of which continues its own prompt."""
 
     caches: list[KeyValueCache]  # padded prompts and their continuations, for every layer
     prompt_mask: Tensor  # (texts, prompt), True where the prompt has a token

@@ -67,7 +67,7 @@ class Window:
         return allowed & (distance <= 0) if self.causal else allowed
 
     def covers(self, length: int) -> bool:
-        """Return whether all positions of such a short sequence are neighbours."""
+        """Return whether all positions of a sequence of this length are neighbours."""
         return length <= self.radius + 1
 
 
@@ -238,6 +238,6 @@ class WindowSelfAttention(ProjectedSelfAttention):
                 torch.cat((part[:, :, :global_end], part[:, :, near_start:]), dim=2) for part in (key, value)
             )
             positions = torch.cat((positions[:global_end], positions[near_start:]))
-        # A single new position may see everything that is left.
+        # A single new position may attend to all keys that are left.
         mask = self.window.allows(positions[-x.size(1) :, None], positions) if x.size(1) > 1 else None
         return self.join_heads(self.attend(query, key, value, mask, None))
