@@ -24,7 +24,7 @@ from transduce.training.distributed import WorkerGroup
 from transduce.training.objectives.objective import LossModule
 
 QUICK = TrainingConfig(
-    steps=6, warmup=2, learning_rate=0.01, max_tokens=200, validate_every=3, precision="float32"
+    average=1, steps=6, warmup=2, learning_rate=0.01, max_tokens=200, validate_every=3, precision="float32"
 )
 CONFIG = RunConfig(model=small_config(), training=QUICK)
 RNN = RunConfig(model=small_rnn_config(dropout=0.2), training=QUICK)
