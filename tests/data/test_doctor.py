@@ -312,6 +312,11 @@ def test_nothing_is_cut_or_wrapped_where_the_report_is_not_on_a_terminal(tmp_pat
     assert "leer [x]" in printed(report, terminal=True, width=300)
 
 
+def test_a_finding_is_followed_by_its_count(tmp_path):
+    report = Doctor().examine(corpus(tmp_path, broken_pairs(CLEAN, {3: ("", "leer")})), {})
+    assert f"{report.findings['empty'].problem}: 1;" in printed(report)
+
+
 MARK = "\ufeff".encode()
 
 

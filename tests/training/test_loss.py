@@ -3,7 +3,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.training.loss import chunked_loss, label_smoothed_cross_entropy, r_drop_loss
+from transduce.training.loss import (
+    chunked_loss,
+    classification_loss,
+    label_smoothed_cross_entropy,
+    r_drop_loss,
+)
 
 
 @given(size=st.integers(2, 30), smoothing=st.floats(0, 0.9), seed=st.integers(0, 99))
@@ -125,3 +130,15 @@ def test_the_loss_in_bfloat16_is_close_to_float32():
     for one, other in zip(torch.autograd.grad(rough.smoothed, (hidden, output)), gradients, strict=True):
         assert one.dtype == torch.float32
         assert (one - other).norm() / other.norm() < 0.02
+
+
+def test_the_loss_of_classes_counts_every_example_as_one_token():
+    logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 3.0, 0.0], [0.0, 1.0, 0.0]], requires_grad=True)
+    labels = torch.tensor([0, 1, 2])
+    loss = classification_loss(logits, labels, smoothing=0.1)
+    whole = label_smoothed_cross_entropy(logits[None], labels[None], pad=-1, smoothing=0.1)
+    plain = label_smoothed_cross_entropy(logits[None], labels[None], pad=-1, smoothing=0.0)
+    assert (loss.correct, loss.tokens) == (2, 3)
+    assert loss.smoothed.item() == pytest.approx(3 * whole.item())
+    assert loss.negative_log_likelihood == pytest.approx(3 * plain.item())
+    assert loss.smoothed.requires_grad

@@ -18,7 +18,7 @@ class RawPair(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Pairs in a row, as bytes: the doctor reports what is wrong with them."""
+    """Pairs in a row, as bytes; they need not be usable."""
 
     sources: list[bytes]
     targets: list[bytes]

@@ -1,4 +1,4 @@
-"""The corpus doctor: looks for problems in a parallel corpus, and says where they are."""
+"""Checks of a parallel corpus (``transduce check``): which problems it has, and in which lines."""
 
 import re
 from itertools import chain
@@ -27,7 +27,7 @@ _NO_BREAK_SPACES = ("\u00a0", "\u2007", "\u202f")
 
 
 class Doctor:
-    """Examines a corpus chunk by chunk; texts are compared in this normalization form."""
+    """Checks a corpus chunk by chunk; texts are compared in this normalization form."""
 
     def __init__(self, normalize: Normalization = DEFAULT) -> None:
         self.pairs = 0

@@ -1,4 +1,4 @@
-"""The doctor's report as text: a table on a terminal, whole lines elsewhere."""
+"""The report of a corpus check as text: a table on a terminal, whole lines elsewhere."""
 
 from rich import box
 from rich.console import Console

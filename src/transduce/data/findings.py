@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What the doctor found, by the names of the kinds."""
+    """The problems found in a corpus, by the names of their kinds."""
 
     pairs: int
     findings: dict[str, Finding]
