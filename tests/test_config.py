@@ -257,6 +257,7 @@ def test_options_are_added_deliberately():
         "positions",
         "max_length",
         "share",
+        "source_factors",
         "attention",
     ]
     assert list(FullAttention.model_fields) == ["kind"]
@@ -274,6 +275,7 @@ def test_options_are_added_deliberately():
         "attention",
         "dropout",
         "share",
+        "source_factors",
     ]
     assert list(ViTConfig.model_fields) == [
         "family",

@@ -76,6 +76,10 @@ class TransformerConfig(Settings):
         default="all",
         description="Which embeddings share one matrix: source, target and output; target and output.",
     )
+    source_factors: list[Count] = Field(
+        default=[],
+        description="Vocabulary size of each source factor; set by the files of --source-factor.",
+    )
     attention: AttentionConfig = Field(
         default=FullAttention(), description="Kind of self-attention and its options, [model.attention]."
     )

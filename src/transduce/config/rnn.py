@@ -27,6 +27,10 @@ class RNNConfig(Settings):
         default="all",
         description="Which embeddings share one matrix: source, target and output; target and output.",
     )
+    source_factors: list[Count] = Field(
+        default=[],
+        description="Vocabulary size of each source factor; set by the files of --source-factor.",
+    )
 
     @property
     def length_limit(self) -> int | None:

@@ -15,6 +15,7 @@ from transduce.decoding.rules import Rule, forbidden_tokens
 from transduce.decoding.trace import Trace, Tracer
 from transduce.errors import ConfigError
 from transduce.models.protocol import SearchingModel, SearchRequest, SequenceModel
+from transduce.nn.factor_embeddings import tokens_of
 
 
 @torch.inference_mode()
@@ -60,7 +61,7 @@ def beam_search(
 
     Args:
         model: A model of the decoding protocol, in evaluation mode.
-        source: Ids (batch, source), padded at the end.
+        source: Ids (batch, source), padded at the end; with factors (batch, source, 1 + factors).
         max_lengths: Maximum length of the targets, or of the targets of each source, including ``eos``.
             A hypothesis that has not ended there is cut off.
         beam: Beam size; 1 is greedy decoding, which ends with the first ``eos``.
@@ -87,7 +88,7 @@ def beam_search(
             return found
     covered = source.new_zeros(len(source), 1, source.size(1), dtype=torch.float) if coverage else None
     beams = Beams.start(range(len(source)), covered)
-    is_token, eos = source != model.vocabulary.pad, model.vocabulary.eos
+    is_token, eos = tokens_of(source) != model.vocabulary.pad, model.vocabulary.eos
     search = _Search(
         beams=beams,
         is_token=is_token,

@@ -9,6 +9,7 @@ from transduce.engine.packed_search import can_search, packed_search
 from transduce.engine.packed_step import PackedState, PackedStep
 from transduce.models.protocol import AttentionWeights, Model, SearchRequest, SearchResult
 from transduce.models.transformer import Memory, Transformer
+from transduce.nn.factor_embeddings import tokens_of
 from transduce.nn.masks import padding_mask
 
 
@@ -51,12 +52,11 @@ class PackedTransformer(Model):
         return logits
 
     def encode(self, source: Tensor) -> Memory:
-        """Encode source tokens, (batch, source)."""
+        """Encode source tokens, (batch, source), or with factors (batch, source, 1 + factors)."""
         if source.size(1) > MAX_SOURCE_LENGTH:
             return self.transformer.encode(source)
-        mask = padding_mask(source, self.vocabulary.pad)
-        x = self.transformer.source_positions(self.transformer.source_embedding(source))
-        return Memory(self._encoder(x, mask), mask)
+        mask = padding_mask(tokens_of(source), self.vocabulary.pad)
+        return Memory(self._encoder(self.transformer.embed_source(source), mask), mask)
 
     @torch.no_grad()
     def start(self, memory: Memory, capacity: int = 128) -> PackedState:

@@ -81,6 +81,8 @@ def _check(config: TransformerConfig, quantization: str | None) -> None:
             f"CTranslate2 has full attention, but the model has {config.attention.kind!r} attention",
             "use a model with full attention",
         )
+    if config.source_factors:
+        raise ConfigError("a model with source factors cannot be exported", "use transduce translate")
     width = config.d_model / config.heads
     if (config.d_k or width) != (config.d_v or width):
         raise ConfigError(

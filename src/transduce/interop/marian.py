@@ -116,6 +116,7 @@ def _check(config: TransformerConfig) -> None:
     for name, fits, what in (
         ("norm", config.norm == "post", "is post-norm"),
         ("attention.kind", config.attention.kind == "full", "has full attention"),
+        ("source_factors", not config.source_factors, "has no source factors"),
         ("positions", config.positions == "sinusoidal", "has sinusoidal positions"),
         ("activation", config.activation != "swiglu", "has no gated feed-forward network"),
         ("norm_epsilon", config.norm_epsilon == 1e-5, "has layer norms with an epsilon of 1e-5"),

@@ -70,7 +70,7 @@ class SequenceModel(Protocol[MemoryT, StateT]):
         ...
 
     def encode(self, source: Tensor) -> MemoryT:
-        """Encode source tokens, (batch, source)."""
+        """Encode source tokens, (batch, source), or with factors (batch, source, 1 + factors)."""
         ...
 
     def start(self, memory: MemoryT, capacity: int = ...) -> StateT:
@@ -149,7 +149,7 @@ class SequenceToSequenceModel(Protocol):
         ...
 
     def encode(self, source: Tensor) -> Any:
-        """Encode source tokens, (batch, source)."""
+        """Encode source tokens, (batch, source), or with factors (batch, source, 1 + factors)."""
         ...
 
     def decode(self, target: Tensor, memory: Any) -> Tensor:

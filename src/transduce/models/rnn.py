@@ -10,6 +10,7 @@ from transduce.config import RNNConfig, Vocabulary
 from transduce.models.embeddings import share_embeddings
 from transduce.models.protocol import AttentionWeights, Model
 from transduce.nn.dropout import Dropout
+from transduce.nn.factor_embeddings import FactorEmbeddings, tokens_of
 from transduce.nn.masks import padding_mask
 from transduce.nn.recurrent import RecurrentEncoder, RecurrentEncoderLayer, RecurrentLayer, RecurrentMemory
 from transduce.nn.recurrent_attention import AdditiveAttention, MultiplicativeAttention
@@ -36,6 +37,7 @@ class RNN(Model):
         self.dropout = Dropout(config.dropout)
         self.encoder = _encoder(config)
         self.decoder = _decoder(config)
+        self.factor_embeddings = FactorEmbeddings(config.source_factors, config.d_model)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Compute logits (batch, target, vocabulary) from source (batch, source) and target (batch, target).
@@ -45,9 +47,10 @@ class RNN(Model):
         return self.output.logits(self.decode(target, self.encode(source)))
 
     def encode(self, source: Tensor) -> RecurrentMemory:
-        """Encode source tokens, (batch, source)."""
-        mask = padding_mask(source, self.vocabulary.pad)
-        memory: RecurrentMemory = self.encoder(self.dropout(self.source_embedding(source)), mask)
+        """Encode source tokens, (batch, source), or with factors (batch, source, 1 + factors)."""
+        tokens = tokens_of(source)
+        x = self.dropout(self.factor_embeddings(self.source_embedding(tokens), source))
+        memory: RecurrentMemory = self.encoder(x, padding_mask(tokens, self.vocabulary.pad))
         return memory
 
     def decode(

@@ -14,6 +14,7 @@ from transduce.models.protocol import AttentionWeights, Model
 from transduce.nn.decoder import Decoder, DecoderLayer
 from transduce.nn.dropout import Dropout
 from transduce.nn.encoder import Encoder, EncoderLayer
+from transduce.nn.factor_embeddings import FactorEmbeddings, tokens_of
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.hashed_attention import HashedSelfAttention
 from transduce.nn.low_rank_attention import LowRankSelfAttention
@@ -53,6 +54,7 @@ class Transformer(Model):
         self.target_positions = _positions(config)
         self.dropout = Dropout(config.dropout)
         self.encoder, self.decoder = _stacks(config)
+        self.factor_embeddings = FactorEmbeddings(config.source_factors, config.d_model)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Compute logits (batch, target, vocabulary) from source (batch, source) and target (batch, target).
@@ -62,10 +64,19 @@ class Transformer(Model):
         return self.output.logits(self.decode(target, self.encode(source)))
 
     def encode(self, source: Tensor, weights: AttentionWeights | None = None) -> Memory:
-        """Encode source tokens, (batch, source); attention weights are added to ``weights`` if given."""
-        mask = padding_mask(source, self.vocabulary.pad)
-        x = self.dropout(self.source_positions(self.source_embedding(source)))
+        """Encode source tokens, (batch, source), or with factors (batch, source, 1 + factors).
+
+        Attention weights are added to ``weights`` if given.
+        """
+        mask = padding_mask(tokens_of(source), self.vocabulary.pad)
+        x = self.dropout(self.embed_source(source))
         return Memory(self.encoder(x, mask, record=None if weights is None else weights.encoder), mask)
+
+    def embed_source(self, source: Tensor) -> Tensor:
+        """Return the sum of embedded tokens, their factors and positions: (batch, source, d_model)."""
+        tokens = self.source_embedding(tokens_of(source))
+        embedded: Tensor = self.source_positions(self.factor_embeddings(tokens, source))
+        return embedded
 
     def decode(self, target: Tensor, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:
         """Decode a whole target, (batch, target) → (batch, target, d_model), ready for the output layer."""
