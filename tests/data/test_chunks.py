@@ -24,7 +24,7 @@ def test_exactly_the_usable_pairs_are_kept_in_order(pairs, first_line):
             [s for s, _ in pairs], [t for _, t in pairs], range(first_line, first_line + len(pairs)), "s", "t"
         )
     )
-    assert list(zip(*kept, strict=True)) == [
+    assert list(zip(kept.sources, kept.targets, kept.lines, strict=True)) == [
         (source.decode(), target.decode(), line)
         for line, (source, target) in enumerate(pairs, first_line)
         if is_usable(source) and is_usable(target)

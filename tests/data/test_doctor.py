@@ -428,7 +428,7 @@ def test_exactly_the_usable_pairs_come_through_in_order(pairs, first_line):
         for line, (source, target) in enumerate(pairs, first_line)
         if readable(source) and readable(target)
     ]
-    assert list(zip(*kept, strict=True)) == expected
+    assert list(zip(kept.sources, kept.targets, kept.lines, strict=True)) == expected
     assert doctor.pairs == len(pairs)
 
 

@@ -28,8 +28,8 @@ from transduce.artifact.weights import (
     shapes_of,
     write_weights,
 )
-from transduce.config import Vocabulary
-from transduce.data.tokenizer import JOINT, SOURCE, TARGET, TokenizerPair
+from transduce.config import RNNConfig, TransformerConfig, Vocabulary
+from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TokenizerPair
 from transduce.engine.precision import choose_device, to_precision
 from transduce.errors import ArtifactError, ConfigError
 from transduce.machine import avoid_broken_amx, sync
@@ -42,6 +42,7 @@ from transduce.models.transformer import Transformer
 from transduce.models.vit import ViT
 
 TOKENIZERS = {JOINT, SOURCE, TARGET}
+_TEXT_FILES = {*TOKENIZERS, FACTORS}
 _TEMPORARY = ".saving-"  # followed by the process id
 _COMMANDS = {"gpt": "transduce lm train", "bert": "transduce mlm train", "vit": "transduce vision train"}
 
@@ -146,7 +147,9 @@ def load_text_to_text(folder: str | Path) -> TextToText:
 def load_tokenizer(folder: str | Path) -> TokenizerPair:
     """Load the tokenizer of a model folder."""
     folder = Path(folder).expanduser()
-    vocabulary = read_header(folder).vocabulary
+    header = read_header(folder)
+    vocabulary, model = header.vocabulary, header.model
+    factors = model.source_factors if isinstance(model, TransformerConfig | RNNConfig) else []
     if not any((folder / name).exists() for name in TOKENIZERS):
         raise ArtifactError(
             f"{folder} has a model but no tokenizer",
@@ -159,13 +162,18 @@ def load_tokenizer(folder: str | Path) -> TokenizerPair:
             f"{_sizes(vocabulary)}",
             "restore the tokenizer that the model was trained with",
         )
+    if [*map(len, tokenizer.factors)] != factors:
+        raise ArtifactError(
+            f"{folder / FACTORS} does not fit the model, which has {len(factors)} source factors",
+            "copy the whole model folder again",
+        )
     return tokenizer
 
 
 def is_part_of_a_model(path: Path) -> bool:
     """Return whether a file belongs to a model folder, and so must not be overwritten."""
     path = path.expanduser().resolve()
-    return path.name in {CONFIG, WEIGHTS, *TOKENIZERS} and (path.parent / WEIGHTS).exists()
+    return path.name in {CONFIG, WEIGHTS, *_TEXT_FILES} and (path.parent / WEIGHTS).exists()
 
 
 class _Replacement:
@@ -201,7 +209,7 @@ class _Replacement:
         for name in (*tokenizers, WEIGHTS, CONFIG):
             (self.new / name).replace(self.folder / name)
         if tokenizers:
-            for name in TOKENIZERS - tokenizers:  # of the old model
+            for name in _TEXT_FILES - tokenizers:  # of the old model
                 (self.folder / name).unlink(missing_ok=True)
         sync(self.folder)
 
@@ -227,7 +235,7 @@ def _may_write(folder: Path) -> bool:
         with suppress(ArtifactError):
             return bool(read_stored_header(folder / WEIGHTS))
     interrupted = {name for name in names if name.startswith(_TEMPORARY)}
-    return not names or (bool(interrupted) and names - interrupted <= TOKENIZERS)
+    return not names or (bool(interrupted) and names - interrupted <= _TEXT_FILES)
 
 
 def _is_ours(config: bytes) -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from transduce.config import Vocabulary
+from transduce.data.factors import NONE
 from transduce.data.prepared import Pairs
 
 Indices = npt.NDArray[np.int64]
@@ -20,7 +21,7 @@ _FEW_BATCHES, _EXTRA_WIDTH = 120, 0.5  # the latter in tokens
 class Batch:
     """Padded pairs, ready for a model."""
 
-    source: Tensor  # (batch, source), ends in eos
+    source: Tensor  # (batch, source), ends in eos; with factors (batch, source, 1 + factors)
     target: Tensor  # (batch, target), starts with bos: the decoder's input
     labels: Tensor  # (batch, target), ends in eos: the tokens to predict
 
@@ -102,7 +103,7 @@ def padding_share(batches: list[Indices], lengths: Indices) -> float:
 def collate(pairs: Pairs, indices: Indices, vocabulary: Vocabulary) -> Batch:
     """Read these pairs and pad them to a batch."""
     return pad(
-        [pairs.source[index] for index in indices], [pairs.target[index] for index in indices], vocabulary
+        [pairs.source_row(index) for index in indices], [pairs.target[index] for index in indices], vocabulary
     )
 
 
@@ -117,8 +118,14 @@ def pad(sources: list[Row], targets: list[Row], vocabulary: Vocabulary) -> Batch
 
 
 def pad_rows(rows: Sequence[Row | Sequence[int]], pad: int) -> Tensor:
-    """Pad rows of ids at the end to one length: (rows, longest row)."""
-    padded = np.full((len(rows), max(map(len, rows))), pad, dtype=np.int64)
+    """Pad rows of ids at the end to one length: (rows, longest row).
+
+    Rows of tokens and their factors, (length, 1 + factors), become (rows, longest row, 1 + factors).
+    """
+    columns = np.shape(rows[0])[1:]
+    padded = np.full((len(rows), max(map(len, rows)), *columns), pad, dtype=np.int64)
+    if columns:
+        padded[..., 1:] = NONE
     for place, row in zip(padded, rows, strict=True):
         place[: len(row)] = row
     return torch.from_numpy(padded)

@@ -26,6 +26,7 @@ class Chunk(NamedTuple):
     where: str  # the source file
     where_target: str  # the target file; the same if one file holds both sides
     ignored_columns: Sequence[int] = ()  # lines with columns that are not used
+    factors: Sequence[list[str]] = ()  # for each source factor, a line per pair
 
 
 def chunks_of(pairs: Iterable[RawPair], size: int, path: Path) -> Iterator[Chunk]:
@@ -71,21 +72,28 @@ class CleanChunk(NamedTuple):
     sources: list[str]
     targets: list[str]
     lines: Sequence[int]
+    factors: Sequence[list[str]] = ()  # for each source factor, a line per pair
 
 
 def usable(chunk: Chunk) -> CleanChunk:
     """Return the usable pairs of a chunk."""
     kept = [
-        (source, target, line)
-        for source, target, line in zip(
-            _decode(chunk.sources), _decode(chunk.targets), chunk.lines, strict=True
+        (source, target, row)
+        for row, (source, target) in enumerate(
+            zip(decode_texts(chunk.sources), decode_texts(chunk.targets), strict=True)
         )
         if source and target and not source.isspace() and not target.isspace()
     ]
-    return CleanChunk([k[0] for k in kept], [k[1] for k in kept], [k[2] for k in kept])
+    rows = [row for _, _, row in kept]
+    return CleanChunk(
+        [source for source, _, _ in kept],
+        [target for _, target, _ in kept],
+        [chunk.lines[row] for row in rows],
+        [[lines[row] for row in rows] for lines in chunk.factors],
+    )
 
 
-def _decode(lines: list[bytes]) -> list[str | None]:
+def decode_texts(lines: list[bytes]) -> list[str | None]:
     """Decode all lines at once where possible; lines that are not UTF-8 become ``None``."""
     try:
         texts = b"\n".join(lines).decode().split("\n")

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transduce.data.chunks import CHUNK_PAIRS, Chunk, aligned_chunks
+from transduce.data.chunks import CHUNK_PAIRS, Chunk, aligned_chunks, decode_texts
+from transduce.data.factors import FactorLines
 from transduce.data.pair_files import PairFile, pair_file
-from transduce.data.text_files import count_lines, raw_lines
+from transduce.data.text_files import count_lines, decode_lines, raw_lines
 from transduce.errors import DataError
 
 
@@ -43,13 +44,22 @@ Part = AlignedFiles | PairFile
 
 @dataclass(frozen=True)
 class Corpus:
-    """Several parts, one after the other."""
+    """Several parts, one after the other.
+
+    A file of source factors has a line for each pair of all parts.
+    """
 
     parts: tuple[Part, ...]
+    factors: tuple[Path, ...] = ()
 
     @classmethod
     def of(
-        cls, sources: Sequence[Path], targets: Sequence[Path], pairs: Sequence[Path], purpose: str
+        cls,
+        sources: Sequence[Path],
+        targets: Sequence[Path],
+        pairs: Sequence[Path],
+        purpose: str,
+        factors: Sequence[Path] = (),
     ) -> "Corpus | None":
         """Combine aligned files, then files that hold both sides; ``None`` if no files are given.
 
@@ -62,9 +72,13 @@ class Corpus:
             )
         aligned = [AlignedFiles(source, target) for source, target in zip(sources, targets, strict=True)]
         parts: tuple[Part, ...] = (*aligned, *map(pair_file, pairs))
-        return cls(parts) if parts else None
+        return cls(parts, tuple(factors)) if parts else None
 
     def chunks(self, size: int = CHUNK_PAIRS) -> Iterator[Chunk]:
-        """Yield all pairs of all parts."""
+        """Yield all pairs of all parts; factors that do not fit their sources are a `DataError`."""
+        names = [str(path) for path in self.factors]
+        factors = FactorLines([decode_lines(raw_lines(Path(name)), name) for name in names], names)
         for part in self.parts:
-            yield from part.chunks(size)
+            for chunk in part.chunks(size):
+                yield chunk._replace(factors=factors.take(decode_texts(chunk.sources))) if names else chunk
+        factors.finish()

@@ -72,7 +72,7 @@ class Doctor:
             self._examine_pairs(normalized, chunk.where)
             self._compare_lengths(kept, chunk)
             self._examine_alignment(normalized, chunk.where)
-            self._hashes.add(*normalized, chunk.where)
+            self._hashes.add(*normalized[:3], chunk.where)
             for characters, texts in zip(self._characters, normalized[:2], strict=True):
                 characters.add(texts)
         return kept
@@ -128,14 +128,14 @@ class Doctor:
     def _add_lines_with(self, name: str, characters: list[str], kept: CleanChunk, chunk: Chunk) -> None:
         """Add every pair with one of these characters once, with the side that has it."""
         pattern = re.compile("[" + "".join(characters) + "]")
-        for source, target, line in zip(*kept, strict=True):
+        for source, target, line in zip(*kept[:3], strict=True):
             if pattern.search(source):
                 self.found[name].add(chunk.where, line, source)
             elif pattern.search(target):
                 self.found[name].add(chunk.where_target, line, target)
 
     def _examine_pairs(self, normalized: CleanChunk, where: str) -> None:
-        for source, target, line in zip(*normalized, strict=True):
+        for source, target, line in zip(*normalized[:3], strict=True):
             if source == target:
                 self.found["copies"].add(where, line, source)
 

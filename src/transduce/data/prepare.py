@@ -10,6 +10,7 @@ from rich.console import Console
 
 from transduce.data.chunks import CleanChunk, usable
 from transduce.data.corpus import Corpus
+from transduce.data.factors import FactorVocabulary
 from transduce.data.normalization import DEFAULT, Normalization, normalize_text
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.data.tokenizer import TokenizerPair
@@ -32,6 +33,15 @@ class Prepared:
 def clean_lines(corpus: Corpus) -> Iterator[CleanChunk]:
     """Yield the usable pairs of a corpus."""
     return map(usable, corpus.chunks())
+
+
+def factor_vocabularies(corpus: Corpus) -> tuple[FactorVocabulary, ...]:
+    """Collect the values of each source factor of a corpus, in a pass of its own, which also checks them."""
+    values: list[set[str]] = [set() for _ in corpus.factors]
+    for chunk in corpus.chunks():
+        for known, lines in zip(values, chunk.factors, strict=True):
+            known.update(value for line in lines for value in line.split())
+    return tuple(map(FactorVocabulary.of, values))
 
 
 def is_held_out(source: str, share: float, form: Normalization = DEFAULT) -> bool:
@@ -59,7 +69,7 @@ def prepare(
     share = 0.0 if valid else min(hold_out, MAX_HELD_OUT / max(1, pairs or _count(train)))
     form = tokenizer.source.normalization or DEFAULT
     too_long = 0
-    sizes = tokenizer.vocabulary.source, tokenizer.vocabulary.target
+    sizes = tokenizer.vocabulary.source, tokenizer.vocabulary.target, [*map(len, tokenizer.factors)]
     done = 0
     with (
         PairWriter(folder / "train", *sizes) as training,
@@ -68,7 +78,7 @@ def prepare(
     ):
         for corpus, writer in ((train, training), (valid, validation)):
             for chunk in clean_lines(corpus) if corpus else ():
-                sources = tokenizer.source_rows(chunk.sources)
+                sources, *factors = tokenizer.source_columns(chunk.sources, chunk.factors)
                 targets = tokenizer.target_rows(chunk.targets)
                 fits = np.maximum(sources.lengths, targets.lengths) <= max_length
                 too_long += int(np.count_nonzero(~fits))
@@ -78,7 +88,8 @@ def prepare(
                     len(fits),
                 )
                 for destination, rows in ((writer, fits & ~held_out), (validation, fits & held_out)):
-                    destination.write_rows(sources.select(rows), targets.select(rows))
+                    selected = [factor.select(rows) for factor in factors]
+                    destination.write_rows(sources.select(rows), targets.select(rows), selected)
                 done += len(chunk.sources)
                 status.update(done)
     prepared = Prepared(Pairs.open(folder / "train"), Pairs.open(folder / "valid"), too_long)

@@ -1,5 +1,6 @@
 """The prepared corpus: token ids in memory-mapped files, written once, in bounded memory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +13,7 @@ from transduce.data.rows import Rows
 from transduce.errors import DataError
 
 Offsets = npt.NDArray[np.int64]
+_FACTOR = "factor"  # followed by a number; a side of its own
 
 
 class Sequences:
@@ -49,6 +51,7 @@ class Pairs:
 
     source: Sequences
     target: Sequences
+    factors: tuple[Sequences, ...] = ()  # of the source, each with an id for every source token
 
     def __len__(self) -> int:
         return len(self.source)
@@ -56,13 +59,24 @@ class Pairs:
     @classmethod
     def open(cls, folder: Path) -> "Pairs":
         """Open what a `PairWriter` wrote."""
-        pairs = cls(Sequences(folder, "source"), Sequences(folder, "target"))
+        names = sorted(path.stem for path in folder.glob(f"{_FACTOR}*.offsets"))
+        factors = tuple(Sequences(folder, name) for name in names)
+        pairs = cls(Sequences(folder, "source"), Sequences(folder, "target"), factors)
         if len(pairs.source) != len(pairs.target):
             raise DataError(
                 f"{folder} has {len(pairs.source)} sources and {len(pairs.target)} targets",
                 "prepare the run again",
             )
+        if any(not np.array_equal(factor.offsets, pairs.source.offsets) for factor in factors):
+            raise DataError(f"the factors in {folder} do not fit the sources", "prepare the run again")
         return pairs
+
+    def source_row(self, index: int) -> npt.NDArray[np.generic]:
+        """Return the ids of a source, (source,), or with factors (source, 1 + factors)."""
+        tokens = self.source[index]
+        if not self.factors:
+            return tokens
+        return np.stack([tokens, *(factor[index] for factor in self.factors)], axis=1)
 
 
 class SequenceWriter:
@@ -93,7 +107,15 @@ class SequenceWriter:
 class PairWriter:
     """Writes pairs; `Pairs.open` reads them."""
 
-    def __init__(self, folder: Path, source_vocabulary: int, target_vocabulary: int) -> None:
+    def __init__(
+        self, folder: Path, source_vocabulary: int, target_vocabulary: int, factors: Sequence[int] = ()
+    ) -> None:
+        """``factors`` are the vocabulary sizes of the source factors."""
+        for previous in folder.glob(f"{_FACTOR}*"):  # an interrupted preparation may have had more factors
+            previous.unlink()
+        self._factors = [
+            SequenceWriter(folder, f"{_FACTOR}{number:02}", size) for number, size in enumerate(factors, 1)
+        ]
         self._source = SequenceWriter(folder, "source", source_vocabulary)
         self._target = SequenceWriter(folder, "target", target_vocabulary)
 
@@ -101,10 +123,12 @@ class PairWriter:
         """Append pairs."""
         self.write_rows(Rows.of(sources), Rows.of(targets))
 
-    def write_rows(self, sources: Rows, targets: Rows) -> None:
+    def write_rows(self, sources: Rows, targets: Rows, factors: Sequence[Rows] = ()) -> None:
         """Append pairs that are in arrays already."""
         self._source.write(sources)
         self._target.write(targets)
+        for writer, rows in zip(self._factors, factors, strict=True):
+            writer.write(rows)
 
     def __enter__(self) -> "PairWriter":
         return self
@@ -112,8 +136,8 @@ class PairWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._source.close()
-        self._target.close()
+        for writer in (self._source, self._target, *self._factors):
+            writer.close()
 
 
 def _mapped(path: Path, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:

@@ -17,6 +17,7 @@ from tokenizers import models, pre_tokenizers
 
 from transduce.config import Vocabulary
 from transduce.data.bpe_dropout import BpeDropout
+from transduce.data.factors import NONE, FactorVocabulary, load_factors, save_factors
 from transduce.data.normalization import Normalization, form_of, normalize_text
 from transduce.data.rows import Rows
 from transduce.data.wordpiece import wordpiece_from_text
@@ -25,6 +26,7 @@ from transduce.errors import DataError
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 JOINT, SOURCE, TARGET = "tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"
+FACTORS = "factors.json"
 
 _BATCH = 1000  # texts per call: the library's encodings are large until their ids are taken out
 BYTE_LEVEL_SPACE = "Ġ"  # a space in the byte-level alphabet
@@ -70,6 +72,11 @@ class SideTokenizer:
     def mask_id(self) -> int | None:
         """The id of the mask token, if there is one."""
         return self.id_of("[MASK]", "<mask>")
+
+    @property
+    def is_word_by_word(self) -> bool:
+        """Whether a word has the same ids wherever it stands."""
+        return self._words is not None
 
     def id_of(self, *names: str) -> int | None:
         """Return the id of the first of these tokens that exists."""
@@ -139,10 +146,20 @@ class SideTokenizer:
 
 
 class TokenizerPair:
-    """The source and the target tokenizer, which may be one, and the special tokens they share."""
+    """The source and the target tokenizer, which may be one, and the special tokens they share.
 
-    def __init__(self, source: SideTokenizer, target: SideTokenizer) -> None:
-        self.source, self.target = source, target
+    With ``factors``, every source token has an id from each of these vocabularies, too.
+    """
+
+    def __init__(
+        self, source: SideTokenizer, target: SideTokenizer, factors: Sequence[FactorVocabulary] = ()
+    ) -> None:
+        if factors and not source.is_word_by_word:
+            raise DataError(
+                "source factors belong to words, but the source tokenizer does not encode word by word",
+                "use a tokenizer of the kind bpe, unigram or wordpiece for the source",
+            )
+        self.source, self.target, self.factors = source, target, tuple(factors)
         pad = self._shared("pad", "<pad>", "[PAD]", "<|endoftext|>")
         bos = target.id_of("<s>", "[CLS]", "<|endoftext|>", "</s>")
         if bos is None:
@@ -173,7 +190,10 @@ class TokenizerPair:
     def is_like(self, other: "TokenizerPair") -> bool:
         """Return whether both pairs turn text into the same ids."""
         sides = ((self.source, other.source), (self.target, other.target))
-        return all(mine.backend.to_str() == theirs.backend.to_str() for mine, theirs in sides)
+        same_factors = self.factors == other.factors
+        return same_factors and all(
+            mine.backend.to_str() == theirs.backend.to_str() for mine, theirs in sides
+        )
 
     def encode_source(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each source, with ``eos`` at the end."""
@@ -185,7 +205,33 @@ class TokenizerPair:
 
     def source_rows(self, texts: Sequence[str]) -> Rows:
         """Return what `encode_source` returns, in arrays."""
-        return self.source.rows(texts).ended(self.vocabulary.eos)
+        return self.source_columns(texts)[0]
+
+    def source_columns(self, texts: Sequence[str], factors: Sequence[Sequence[str]] = ()) -> list[Rows]:
+        """Return the ids of each source with ``eos`` and, aligned with them, of each of its factors.
+
+        ``factors`` has for each factor a line per text, with a value per word; see `FactorLines`. All tokens
+        of a word get its factors. White space between words counts as one space.
+        """
+        if len(factors) != len(self.factors):
+            raise DataError(
+                f"number of source factors: the model has {len(self.factors)}, but {len(factors)} were given",
+                "use transduce translate with a --source-factor FILE for each (factors= in Python)"
+                if self.factors
+                else "leave out --source-factor (factors= in Python)",
+            )
+        eos = self.vocabulary.eos
+        if not factors:
+            return [self.source.rows(texts).ended(eos)]
+        words = [text.split() for text in texts]
+        by_word = self.source.rows([word for line in words for word in line])
+        ends = np.concatenate(([0], np.cumsum(by_word.lengths)))
+        lengths = np.diff(ends[np.cumsum([0, *map(len, words)])])
+        columns = [Rows(by_word.ids, lengths).ended(eos)]
+        for vocabulary, lines in zip(self.factors, factors, strict=True):
+            ids = vocabulary.encode(value for line in lines for value in line.split())
+            columns.append(Rows(np.repeat(ids, by_word.lengths), lengths).ended(NONE))
+        return columns
 
     def target_rows(self, texts: Sequence[str]) -> Rows:
         """Return what `encode_target` returns, in arrays."""
@@ -196,25 +242,29 @@ class TokenizerPair:
         return self.target.decode(ids)
 
     def save(self, folder: Path) -> None:
-        """Write ``tokenizer.json``, or one file per side."""
+        """Write ``tokenizer.json``, or one file per side, and ``factors.json`` if there are factors."""
         files = {JOINT: self.source} if self.joint else {SOURCE: self.source, TARGET: self.target}
         for name in {JOINT, SOURCE, TARGET} - set(files):
             (folder / name).unlink(missing_ok=True)
         for name, side in files.items():
             (folder / name).write_text(side.backend.to_str(), encoding="utf-8")
+        (folder / FACTORS).unlink(missing_ok=True)
+        if self.factors:
+            save_factors(self.factors, folder / FACTORS)
 
     @classmethod
     def load(cls, folder: Path) -> "TokenizerPair":
         """Read what `save` wrote."""
+        factors = load_factors(folder / FACTORS) if (folder / FACTORS).exists() else ()
         if (folder / JOINT).exists():
             side = load_side_tokenizer(folder / JOINT)
-            return cls(side, side)
+            return cls(side, side, factors)
         if not (folder / SOURCE).exists() or not (folder / TARGET).exists():
             raise DataError(
                 f"{folder} has no tokenizer: {JOINT} is missing",
                 "save the model with its tokenizer, or copy the whole model folder",
             )
-        return cls(load_side_tokenizer(folder / SOURCE), load_side_tokenizer(folder / TARGET))
+        return cls(load_side_tokenizer(folder / SOURCE), load_side_tokenizer(folder / TARGET), factors)
 
 
 def load_side_tokenizer(path: str | Path) -> SideTokenizer:

@@ -17,7 +17,7 @@ from typing import Any
 
 from transduce import artifact
 from transduce.config import RunConfig, read_toml, write_toml
-from transduce.data.tokenizer import JOINT, SOURCE, TARGET, TokenizerPair
+from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TokenizerPair
 from transduce.errors import ConfigError, TrainingError
 from transduce.models.build import build
 from transduce.models.protocol import Model
@@ -121,7 +121,7 @@ class RunFolder:
             raise TrainingError(self.describe(), "add --resume to continue it, or choose another --out")
         if self.path.exists() and not self.path.is_dir():
             raise TrainingError(f"{self.path} is a file", "choose another --out")
-        ours = {task.data_folder, "start", JOINT, SOURCE, TARGET}
+        ours = {task.data_folder, "start", JOINT, SOURCE, TARGET, FACTORS}
         ours |= {f".{RUN}.new", LOCK}
         others = {path.name for path in self.path.iterdir()} - ours if self.path.exists() else set()
         if others:

@@ -30,7 +30,7 @@ class TranslationScorer:
         chosen = np.linspace(0, len(pairs) - 1, count).astype(int).tolist()  # evenly spread
         chosen.sort(key=lambda index: len(pairs.source[index]))
         self._tokenizer = tokenizer
-        self._sources = [pairs.source[index] for index in chosen]
+        self._sources = [pairs.source_row(index) for index in chosen]
         self._references = [tokenizer.decode(pairs.target[index][:-1].tolist()) for index in chosen]
         tokenize = "13a" if suggested_tokenization(self._references) is None else "char"
         self._metrics = {
