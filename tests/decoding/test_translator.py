@@ -405,7 +405,8 @@ def test_load_and_the_command_have_the_defaults_of_the_settings():
     assert {name: arguments[name].default for name in settings} == settings
     assert {name: options[name].default for name in settings} == settings
     others = {"constraints", "alignments", "on_warning", "folders"}
-    assert arguments.keys() - others == options.keys() - {"model", "input", "output", "format", "constraint"}
+    files = {"model", "input", "output", "source_factor", "format", "constraint"}
+    assert arguments.keys() - others == options.keys() - files
 
 
 def test_a_device_that_is_not_there_is_named(tmp_path):

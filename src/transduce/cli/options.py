@@ -57,6 +57,19 @@ ValidPairs = Annotated[
     list[Path] | None,
     Option(metavar="FILE", help="Validation source and target in one file.", rich_help_panel=DATA),
 ]
+SourceFactor = Annotated[
+    list[Path] | None,
+    Option(
+        metavar="FILE",
+        help="Source factors: lines with one value per source word, such as its part of speech. "
+        "Repeat for several factors.",
+        rich_help_panel=DATA,
+    ),
+]
+ValidSourceFactor = Annotated[
+    list[Path] | None,
+    Option(metavar="FILE", help="Source factors of the validation source file.", rich_help_panel=DATA),
+]
 TestSource = Annotated[
     list[Path] | None, Option(metavar="FILE", help="Test source file.", rich_help_panel=DATA)
 ]

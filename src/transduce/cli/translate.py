@@ -8,6 +8,7 @@ def translate(
     model: o.Models,
     input: o.Input = None,  # noqa: A002 (the option's name)
     output: o.Output = None,
+    source_factor: o.SourceFactor = None,
     format: o.Format = "text",  # noqa: A002 (the option's name)
     precision: o.Precision = "auto",
     device: o.Device = "auto",
@@ -76,4 +77,4 @@ def translate(
         alignments=format == "json",
         on_warning=warn,
     )
-    translate_file(translator, input, output, format, Console(stderr=True), glossary)
+    translate_file(translator, input, output, format, Console(stderr=True), glossary, source_factor or ())

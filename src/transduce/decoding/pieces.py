@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.constraints import progress
@@ -27,6 +28,12 @@ class Piece:
     index: int  # its place in the line
     prefix: list[int]  # tokens with which the target begins
     phrases: list[list[int]]  # token sequences that the target contains
+    factors: list[list[int]] = field(default_factory=list)  # for each source factor, an id per token
+
+    @property
+    def source(self) -> npt.NDArray[np.int64]:
+        """What the model reads: its ids, (tokens,), or with factors (tokens, 1 + factors)."""
+        return np.array(list(zip(self.ids, *self.factors, strict=True)) if self.factors else self.ids)
 
     @property
     def required_length(self) -> int:
@@ -65,32 +72,48 @@ class LineSplitter:
     prefix: str
     glossary: Glossary | None
 
-    def split(self, lines: Sequence[str], first_line: int) -> list[SplitLine]:
-        """Return the pieces of each line; ``first_line`` is the number of the first one."""
-        encoded = self.tokenizer.encode_source(lines)
+    def split(
+        self, lines: Sequence[str], first_line: int, factors: Sequence[Sequence[str]] = ()
+    ) -> list[SplitLine]:
+        """Return the pieces of each line; ``first_line`` is the number of the first one.
+
+        ``factors`` has for each source factor a line per line; see `TokenizerPair.source_columns`.
+        """
+        encoded = [rows.tolist() for rows in self.tokenizer.source_columns(lines, factors)]
         return [
-            SplitLine(line, len(ids), self._pieces(line, ids, number))
-            for number, (line, ids) in enumerate(zip(lines, encoded, strict=True), first_line)
+            SplitLine(
+                line,
+                len(encoded[0][row]),
+                self._pieces(
+                    line, [ids[row] for ids in encoded], first_line + row, [values[row] for values in factors]
+                ),
+            )
+            for row, line in enumerate(lines)
         ]
 
-    def _pieces(self, line: str, ids: list[int], number: int) -> list[Piece]:
-        if self._fits(ids):
-            return [self._piece(line, ids, number, 0)]
-        texts = split_text(line, lambda text: self._fits(self._encode(text)))
+    def _pieces(self, line: str, columns: list[list[int]], number: int, factors: list[str]) -> list[Piece]:
+        if self._fits(columns[0]):
+            return [self._piece(line, columns, number, 0)]
+        texts = split_text(line, lambda text: self._fits(self.tokenizer.source.encode([text])[0], 1))
+        kept = texts[:1] if self.truncate else texts
+        split_factors = zip(*(_split_factors(values, line, kept) for values in factors), strict=True)
         return [
-            self._piece(text, self._encode(text), number, index)
-            for index, text in enumerate(texts[:1] if self.truncate else texts)
+            self._piece(text, self._encode(text, next(split_factors, ())), number, index)
+            for index, text in enumerate(kept)
         ]
 
-    def _encode(self, text: str) -> list[int]:
-        return self.tokenizer.encode_source([text])[0]
+    def _encode(self, text: str, factors: Sequence[str]) -> list[list[int]]:
+        columns = self.tokenizer.source_columns([text], [[values] for values in factors])
+        return [rows.tolist()[0] for rows in columns]
 
-    def _fits(self, ids: list[int]) -> bool:
-        return self.max_tokens is None or len(ids) <= self.max_tokens
+    def _fits(self, ids: list[int], extra: int = 0) -> bool:
+        return self.max_tokens is None or len(ids) + extra <= self.max_tokens
 
-    def _piece(self, text: str, ids: list[int], line: int, index: int) -> Piece:
+    def _piece(self, text: str, columns: list[list[int]], line: int, index: int) -> Piece:
+        ids, *factors = columns
         words = self.glossary.required_words(text, is_first=index == 0) if self.glossary else []
-        return Piece(text, ids, line, index, self._prefix if index == 0 else [], self._phrases(words))
+        prefix = self._prefix if index == 0 else []
+        return Piece(text, ids, line, index, prefix, self._phrases(words), factors)
 
     @cached_property
     def _prefix(self) -> list[int]:
@@ -98,6 +121,21 @@ class LineSplitter:
 
     def _phrases(self, texts: Sequence[str]) -> list[list[int]]:
         return [ids[:-1] for ids in self.tokenizer.encode_target(texts)] if texts else []
+
+
+def _split_factors(factors: str, line: str, pieces: Sequence[str]) -> list[str]:
+    """Return the factors of each piece of a line; both parts of a word that was split get its factor."""
+    by_character = [
+        value for value, word in zip(factors.split(), line.split(), strict=True) for _ in range(len(word))
+    ]
+    split, place = [], 0
+    for piece in pieces:
+        values = []
+        for word in piece.split():
+            values.append(by_character[place])
+            place += len(word)
+        split.append(" ".join(values))
+    return split
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:

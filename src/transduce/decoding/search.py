@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from transduce.data.batching import batches_by_length, pad_rows
+from transduce.data.batching import Row, batches_by_length, pad_rows
 from transduce.decoding.beam import beam_search
 from transduce.decoding.candidates import ChooseDiverse, Chooser, choose_best
 from transduce.decoding.constraints import Constraints
@@ -39,8 +39,8 @@ def batch_pieces(pieces: list[Piece], width: int) -> list[list[int]]:
     return batches[::-1]  # the longest first, so that no worker is left with them at the end
 
 
-def pad_ids(rows: Sequence[Sequence[int]], model: SequenceModel[Any, Any]) -> Tensor:
-    """Return rows of ids as a padded batch (rows, longest) on the model's device."""
+def pad_ids(rows: Sequence[Row | Sequence[int]], model: SequenceModel[Any, Any]) -> Tensor:
+    """Return rows of ids as a padded batch on the model's device; see `pad_rows`."""
     return pad_rows(rows, model.vocabulary.pad).to(model.device)
 
 
@@ -54,8 +54,8 @@ def search_pieces(
 ) -> list[list[Hypothesis]]:
     """Return up to ``count`` hypotheses of each piece, best first.
 
-    source (pieces, tokens) holds the padded ids of the pieces. ``trace`` receives every candidate of every
-    step of a beam search for one piece.
+    source (pieces, tokens) holds the padded ids of the pieces, or (pieces, tokens, 1 + factors). ``trace``
+    receives every candidate of every step of a beam search for one piece.
     """
     eos, groups = model.vocabulary.eos, settings.diverse_groups
     rows = [piece for piece in pieces for _ in range(groups)]

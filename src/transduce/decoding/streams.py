@@ -4,7 +4,7 @@ import json
 import queue
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from itertools import chain, islice
@@ -31,21 +31,30 @@ def translate_file(
     layout: Literal["text", "json"],
     console: Console | None = None,
     glossary: Path | None = None,
+    factors: Sequence[Path] = (),
 ) -> None:
     """Translate the lines of a file, or of standard input as they arrive.
 
     Without a ``target``, translations go to standard output. ``console`` shows the progress, unless it would
     mix with the translations. ``glossary`` is the file that the translator has read its terms from: it must
-    not be overwritten.
+    not be overwritten. ``factors`` are the files of the model's source factors.
     """
     lines = read_lines(source)
-    translations = translator.stream(lines) if source else translator.stream_chunks(_arriving(lines))
+    if source or factors:
+        translations = translator.stream(
+            lines,
+            factors=[read_lines(path) for path in factors],
+            factor_names=[str(path) for path in factors],
+        )
+    else:
+        translations = translator.stream_chunks(_arriving(lines))
     if console and console.is_terminal and source and (target or not (sys.stdout and sys.stdout.isatty())):
         # Lines of a pipe cannot be counted: it can be read only once.
         total = sum(1 for _ in raw_lines(source)) if source.is_file() else None
         translations = with_bar(translations, "translating", total, console)
     several = translator.settings.nbest > 1
-    write_lines(_formatted(translations, layout, several), source, target, glossary)
+    also_read = [*([glossary] if glossary else []), *factors]
+    write_lines(_formatted(translations, layout, several), source, target, also_read)
 
 
 def _formatted(
@@ -102,7 +111,7 @@ def read_lines(source: Path | None) -> Iterator[str]:
 
 
 def write_lines(
-    lines: Iterable[str], source: Path | None, target: Path | None, also_read: Path | None = None
+    lines: Iterable[str], source: Path | None, target: Path | None, also_read: Sequence[Path] = ()
 ) -> None:
     """Write each line as soon as it is there; see `open_output`.
 
@@ -118,7 +127,7 @@ def write_lines(
 
 
 def open_output(
-    source: Path | None, target: Path | None, also_read: Path | None = None
+    source: Path | None, target: Path | None, also_read: Sequence[Path] = ()
 ) -> AbstractContextManager[IO[bytes]]:
     """Open a file, or standard output, after `check_output`. The file's contents stay until `truncate`."""
     check_output(source, target, also_read)
@@ -130,9 +139,9 @@ def open_output(
         raise DataError(f"cannot write {target}: {error.strerror}", "choose another --output") from error
 
 
-def check_output(source: Path | None, target: Path | None, also_read: Path | None = None) -> None:
+def check_output(source: Path | None, target: Path | None, also_read: Sequence[Path] = ()) -> None:
     """Refuse to overwrite a file that is read or a part of a model; require a source that can be read."""
-    for path in (source or _STANDARD_INPUT, *([also_read] if also_read else [])):
+    for path in (source or _STANDARD_INPUT, *also_read):
         if is_same_file(path, target or _STANDARD_OUTPUT):
             raise DataError(
                 f"{target or source or 'standard output'} is both read and written", "choose another --output"

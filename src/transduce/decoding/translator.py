@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 from torch import Tensor
 
 from transduce import artifact
+from transduce.data.factors import FactorLines
 from transduce.data.readable import readable
 from transduce.data.text_files import require_utf8
 from transduce.data.tokenizer import TokenizerPair
@@ -143,35 +144,64 @@ class Translator:
         )
 
     @overload
-    def __call__(self, texts: str) -> Translation: ...  # type: ignore[overload-overlap]
+    def __call__(  # type: ignore[overload-overlap]
+        self, texts: str, *, factors: Sequence[str] = ()
+    ) -> Translation: ...
     @overload
-    def __call__(self, texts: Iterable[str]) -> list[Translation]: ...
-    def __call__(self, texts: str | Iterable[str]) -> Translation | list[Translation]:
-        """Translate one text, or each of several texts."""
+    def __call__(
+        self, texts: Iterable[str], *, factors: Sequence[Iterable[str]] = ()
+    ) -> list[Translation]: ...
+    def __call__(
+        self, texts: str | Iterable[str], *, factors: Sequence[Iterable[str]] = ()
+    ) -> Translation | list[Translation]:
+        """Translate one text, or each of several texts.
+
+        A model with source factors needs ``factors``: for each factor a text with one value per word, or a
+        list of these: ``translator("A man sleeps", factors=["DT NN VB"])``.
+        """
         if isinstance(texts, str):
-            return next(self.stream([texts]))
-        return list(self.stream(texts))
+            by_factor = [[values] for values in factors if isinstance(values, str)]
+            if len(by_factor) != len(factors):
+                raise ConfigError(
+                    "the factors of one text are not texts", 'give a text per factor: "DT NN VB"'
+                )
+            (translation,) = self.stream([texts], factors=by_factor)
+            return translation
+        return list(self.stream(texts, factors=factors))
 
     def stream(
-        self, lines: Iterable[str], *, lookahead: int = LOOKAHEAD, first_line: int = 0
+        self,
+        lines: Iterable[str],
+        *,
+        factors: Sequence[Iterable[str]] = (),
+        factor_names: Sequence[str] = (),
+        lookahead: int = LOOKAHEAD,
+        first_line: int = 0,
     ) -> Iterator[Translation]:
         """Yield one translation per line, in order, while lines are still being read, as from an open file.
 
         Up to ``lookahead`` lines are read at a time and sorted by length; with 1, each translation is there
         before the next line is read. Samples depend on the seed and on the number of the line, counted from
-        ``first_line``.
+        ``first_line``. A model with source factors needs the lines of each in ``factors``; errors call them
+        by their ``factor_names``, such as file names.
         """
-        if isinstance(lines, str):
+        if isinstance(lines, str) or any(isinstance(values, str) for values in factors):
             raise ConfigError("stream was given one text instead of lines", "call the translator with it")
-        return self.stream_chunks(_chunks(lines, lookahead), first_line=first_line)
+        factor_lines = FactorLines(factors, factor_names)
+        return self.stream_chunks(_chunks(lines, lookahead), factors=factor_lines, first_line=first_line)
 
-    def stream_chunks(self, chunks: Iterable[list[str]], *, first_line: int = 0) -> Iterator[Translation]:
+    def stream_chunks(
+        self, chunks: Iterable[list[str]], *, factors: FactorLines | None = None, first_line: int = 0
+    ) -> Iterator[Translation]:
         """Yield one translation per line; each chunk of lines is translated before the next one is read."""
+        factors = factors or FactorLines([])
         limit = None if self.model.device.type == "cpu" else 1
         with WorkerPool(self._search, limit=limit) as workers:
             for chunk in chunks:
-                yield from self._translate(chunk, first_line, workers)
+                split_lines = self._splitter.split(chunk, first_line, factors.take(chunk))
+                yield from self._translate(split_lines, workers)
                 first_line += len(chunk)
+            factors.finish()
 
     def search(self, line: str, trace: Trace) -> list[Hypothesis]:
         """Return all hypotheses of a line that is not split; ``trace`` receives the steps of the search."""
@@ -181,7 +211,7 @@ class Translator:
                 "search without them",
             )
         ((piece,),) = (split.pieces for split in replace(self._splitter, max_tokens=None).split([line], 0))
-        source = pad_ids([piece.ids], self.model)
+        source = pad_ids([piece.source], self.model)
         (hypotheses,) = search_pieces(self.model, [piece], source, self.settings, self.settings.width, trace)
         return hypotheses
 
@@ -211,9 +241,8 @@ class Translator:
         return LineSplitter(self.tokenizer, self._max_source, truncate, self.prefix, self.glossary)
 
     def _translate(
-        self, lines: list[str], first_line: int, workers: WorkerPool[list[Piece], list[list[Hypothesis]]]
+        self, split_lines: list[SplitLine], workers: WorkerPool[list[Piece], list[list[Hypothesis]]]
     ) -> list[Translation]:
-        split_lines = self._splitter.split(lines, first_line)
         self._warn_of_long_lines(split_lines)
         pieces = [piece for line in split_lines for piece in line.pieces]
         batches = batch_pieces(pieces, self.settings.width)
@@ -230,7 +259,7 @@ class Translator:
         return [join_pieces(line.text, [next(parts) for _ in line.pieces]) for line in split_lines]
 
     def _search(self, pieces: list[Piece]) -> list[list[Hypothesis]]:
-        source = pad_ids([piece.ids for piece in pieces], self.model)
+        source = pad_ids([piece.source for piece in pieces], self.model)
         found = search_pieces(self.model, pieces, source, self.settings, self.settings.nbest)
         return align(self.model, source, found) if self.alignments else found
 
