@@ -267,10 +267,10 @@ def choose_translation_model(
             model = PRESETS["rnn"].model if small else RNNConfig()
         else:
             model = PRESETS["small" if small else "base"].model
-    model = choices.adjust(check_translates(model))
-    if not joint and model.share == "all":  # the vocabularies have different sizes
-        model = model.model_copy(update={"share": "target"})
-    return model
+    chosen = choices.adjust(check_translates(model))
+    if not joint and chosen.share == "all":  # the vocabularies have different sizes
+        chosen = chosen.model_copy(update={"share": "target"})
+    return chosen
 
 
 def check_translates(model: ModelConfig) -> TransformerConfig | RNNConfig:

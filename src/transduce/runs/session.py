@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     from transduce.decoding.translator import Translator
     from transduce.runs.reporting.tracker import Tracker
 
-_OPTIONS = {"from_model": "from", "overrides": "set"}  # where the names differ
+_OPTIONS = {  # where the names differ
+    "from_model": "from",
+    "overrides": "set",
+    "source_factors": "source-factor",
+    "valid_source_factors": "valid-source-factor",
+}
 
 
 @dataclass(frozen=True)

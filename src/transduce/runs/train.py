@@ -54,6 +54,8 @@ def train(
     valid_source: Files = None,
     valid_target: Files = None,
     valid_pairs: Files = None,
+    source_factors: Files = None,
+    valid_source_factors: Files = None,
     config: RunConfig | File | None = None,
     preset: str | None = None,
     family: str | None = None,
@@ -88,7 +90,9 @@ def train(
     ``run = train("runs/en-de", source="train.en", target="train.de", minutes=30)``
 
     Give ``source`` and ``target`` files that are aligned line by line, or ``pairs`` (.tsv, .jsonl), and
-    validation files, or the fraction ``hold_out`` of the pairs is held out. ``tokenizer`` is a kind ("bpe",
+    validation files, or the fraction ``hold_out`` of the pairs is held out. ``source_factors`` are files with
+    a value per word of the source, such as its part of speech, one file for each factor; with validation
+    files, ``valid_source_factors``, too. ``tokenizer`` is a kind ("bpe",
     "unigram", "wordpiece", "char", "byte", "symbols") or the path of an existing tokenizer, of size
     ``vocabulary`` at most; ``source_tokenizer`` and ``target_tokenizer`` replace it on one side, and
     ``separate`` trains one per side. ``normalize`` is the Unicode normalization of all text: "nfc", "nfd",
@@ -111,6 +115,8 @@ def train(
                 valid_source=valid_source,
                 valid_target=valid_target,
                 valid_pairs=valid_pairs,
+                source_factors=source_factors,
+                valid_source_factors=valid_source_factors,
                 tokenizer=tokenizer,
                 source_tokenizer=source_tokenizer,
                 target_tokenizer=target_tokenizer,

@@ -11,12 +11,13 @@ from transduce.config import ModelConfig
 from transduce.data.corpus import Corpus
 from transduce.data.doctor import Doctor
 from transduce.data.doctor_report import print_report
+from transduce.data.factors import FactorVocabulary
 from transduce.data.normalization import DEFAULT, Normalization
-from transduce.data.prepare import clean_lines, prepare
+from transduce.data.prepare import clean_lines, factor_vocabularies, prepare
 from transduce.data.prepared import Pairs
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair, load_side_tokenizer
 from transduce.data.tokenizer_training import Kind, train_side_tokenizer
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
 from transduce.runs.defaults import (
     TrainingDefaults,
     UserChoices,
@@ -41,6 +42,8 @@ class TranslationInputs:
     valid_source: Files = None
     valid_target: Files = None
     valid_pairs: Files = None
+    source_factors: Files = None  # a file for each factor, with a value for each word of the source
+    valid_source_factors: Files = None
     tokenizer: File | None = None  # a kind to train, or the file of an existing tokenizer
     source_tokenizer: File | None = None  # instead of `tokenizer`, for one side
     target_tokenizer: File | None = None
@@ -62,7 +65,7 @@ class TranslationInputs:
     def train(self) -> Corpus:
         """The training corpus."""
         files = paths_of(self.source), paths_of(self.target), paths_of(self.pairs)
-        corpus = Corpus.of(*files, "training")
+        corpus = Corpus.of(*files, "training", paths_of(self.source_factors))
         if corpus is None:
             raise DataError(
                 "no training files were given", "use --source FILE --target FILE, or --pairs FILE"
@@ -73,13 +76,26 @@ class TranslationInputs:
     def valid(self) -> Corpus | None:
         """The validation corpus, if there is one."""
         files = paths_of(self.valid_source), paths_of(self.valid_target), paths_of(self.valid_pairs)
-        return Corpus.of(*files, "validation")
+        factors = paths_of(self.valid_source_factors)
+        expected = len(paths_of(self.source_factors)) if any(files) else 0
+        if len(factors) != expected:
+            raise DataError(
+                f"{len(factors)} files of source factors were given for validation, not {expected}",
+                "give --valid-source-factor for each --source-factor if there are validation files",
+            )
+        return Corpus.of(*files, "validation", factors)
+
+    @cached_property
+    def factors(self) -> tuple[FactorVocabulary, ...]:
+        """The vocabulary of each source factor in the training corpus."""
+        return factor_vocabularies(self.train) if self.source_factors else ()
 
     def check(self, choices: UserChoices, console: Console) -> None:
         """Check the options and the text; print a table of the problems in it."""
         train, valid = self.train, self.valid
         self._check_tokenizer_options(choices)
         self._length_limit(choices)
+        self._check_factors(choices, console)
         if not self.check_text:
             return
         with console.status("checking the text ..."):
@@ -92,6 +108,28 @@ class TranslationInputs:
         if fatal or self.strict:
             reason = f": {fatal[0]}" if fatal else ""
             raise DataError(f"the text cannot be used for training{reason}", "fix the problems listed above")
+
+    def _check_factors(self, choices: UserChoices, console: Console) -> None:
+        """Read the files of source factors, and check them and the settings that depend on them."""
+        wanted = choose_translation_model(choices, 0, joint=True).source_factors
+        if choices.from_model and len(wanted) != len(paths_of(self.source_factors)):
+            raise ConfigError(
+                f"number of source factors of the model in {choices.from_model}: {len(wanted)}",
+                "give as many --source-factor files",
+            )
+        if self.source_factors and choices.training().get("bpe_dropout"):
+            raise ConfigError(
+                "training.bpe_dropout cannot be combined with source factors", "leave out one of them"
+            )
+        with console.status("reading the source factors ..."):
+            sizes = [len(vocabulary) for vocabulary in self.factors]
+            if self.valid and self.valid.factors:
+                factor_vocabularies(self.valid)
+        if not choices.from_model and wanted not in ([], sizes):
+            raise ConfigError(
+                f"model.source_factors is {wanted}, but the --source-factor files have {sizes} values",
+                "leave the setting out: the files decide",
+            )
 
     def _check_tokenizer_options(self, choices: UserChoices) -> None:
         """Refuse options about a vocabulary that is not trained."""
@@ -123,7 +161,7 @@ class TranslationInputs:
         with console.status("training the tokenizer ..."):
             if source == target and (isinstance(source, Path) or not self.separate):
                 side = self._make_side(source, self._lines())
-                return TokenizerPair(side, side)
+                return TokenizerPair(side, side, self.factors)
             return TokenizerPair(
                 self._make_side(
                     source, (text for chunk in clean_lines(self.train) for text in chunk.sources)
@@ -131,6 +169,7 @@ class TranslationInputs:
                 self._make_side(
                     target, (text for chunk in clean_lines(self.train) for text in chunk.targets)
                 ),
+                self.factors,
             )
 
     def _make_side(self, kind: Kind | Path, lines: Iterator[str]) -> SideTokenizer:
@@ -170,7 +209,9 @@ class TranslationInputs:
 
     def choose_model(self, choices: UserChoices, data: Pairs, tokenizer: TokenizerPair | None) -> ModelConfig:
         """Return the chosen model, or one whose size suits the number of pairs."""
-        return choose_translation_model(choices, len(data), joint=tokenizer is None or tokenizer.joint)
+        model = choose_translation_model(choices, len(data), joint=tokenizer is None or tokenizer.joint)
+        factors = [len(vocabulary) for vocabulary in tokenizer.factors] if tokenizer else []
+        return model.model_copy(update={"source_factors": factors})
 
     def training_defaults(self, choices: UserChoices, data: Pairs) -> TrainingDefaults:
         """Return the training settings for these pairs."""

@@ -7,6 +7,7 @@ from typing import Any
 import tomli_w
 import torch
 
+from transduce.config import ModelConfig, RNNConfig, TransformerConfig
 from transduce.data.prepared import Pairs
 from transduce.data.tokenizer import SideTokenizer
 from transduce.models.build import build
@@ -70,7 +71,7 @@ def make_card(record: RunRecord, name: str) -> str:
         family=model.family,
         tag=task.card.tag,
         description=task.describe(model),
-        usage=task.card.usage.format(place=f"{record.name}/{name}"),
+        usage=task.card.usage.format(place=f"{record.name}/{name}") + _describe_factors(model),
         weights=_describe_weights(record, name),
         state=_describe_state(record),
         model=_table(_model_rows(record)),
@@ -78,6 +79,16 @@ def make_card(record: RunRecord, name: str) -> str:
         validation=_validation_table(record),
         measured=_describe_validation(record, name),
         config=tomli_w.dumps(record.config.model_dump(exclude_none=True)),
+    )
+
+
+def _describe_factors(model: ModelConfig) -> str:
+    """Return a paragraph that says how source factors are given, if the model has any."""
+    if not isinstance(model, TransformerConfig | RNNConfig) or not model.source_factors:
+        return ""
+    return (
+        f"\n\nThe number of source factors of this model is {len(model.source_factors)}. Give each with "
+        '`--source-factor FILE`, in Python with `factors=["DT NN VB"]`: one value per word of the source.'
     )
 
 
