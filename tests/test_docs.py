@@ -195,6 +195,12 @@ def test_the_python_page_runs(tmp_path):
     assert (tmp_path / "my-model" / "model.safetensors").exists()
 
 
+def test_the_page_about_source_factors_runs(tmp_path):
+    changes = {"--steps 300": "--steps 2"}
+    examples.run_page(_shortened(DOCS / "source-factors.md", tmp_path, changes), tmp_path)
+    assert (tmp_path / "test.de").exists()
+
+
 @pytest.mark.usefixtures("small_presets")
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_the_examples_of_a_guide_run(page, tmp_path):
