@@ -4,7 +4,7 @@ import pytest
 from corpora import refused, sentences, write
 
 from transduce.data.blocks import Cutter
-from transduce.data.plain_text import SIDE, prepare_text, read_texts
+from transduce.data.plain_text import PARTS, SIDE, PlainText, read_texts
 from transduce.data.prepare import is_held_out
 from transduce.data.prepared import Sequences
 from transduce.data.rows import Rows
@@ -22,8 +22,10 @@ def flat(rows):
 
 
 def prepared(folder, train, valid=(), *, packed=False, **options):
-    prepare_text(folder, encode, 1000, Cutter(4, packed=packed), train, valid, **options)
-    parts = (Sequences(folder / part, SIDE) for part in ("train", "valid"))
+    text = PlainText(train, valid, packed, **options)
+    for part in PARTS:
+        text.write(folder, part, map(encode, text.chunks(part)), Cutter(4, packed=packed), 1000)
+    parts = (Sequences(folder / part, SIDE) for part in PARTS)
     return [[row.tolist() for row in (part[index] for index in range(len(part)))] for part in parts]
 
 
@@ -52,12 +54,6 @@ def test_nothing_is_held_out_beside_validation_files(packed, tmp_path):
     files = [write(tmp_path / "a", LINES[:100])], [write(tmp_path / "b", LINES[100:])]
     train, valid = prepared(tmp_path / "out", *files, packed=packed)
     assert (flat(train), flat(valid)) == (list(range(100)), list(range(100, 200)))
-
-
-def test_some_text_stands_before_each_part(tmp_path):
-    files = [write(tmp_path / "a", LINES[:3])], [write(tmp_path / "b", LINES[3:6])]
-    train, valid = prepared(tmp_path / "out", *files, packed=True, begin=Rows.of([[999]]))
-    assert (train, valid) == ([[999, 0, 1, 2]], [[999, 3, 4, 5]])
 
 
 def test_texts_that_are_too_short_are_named(tmp_path):

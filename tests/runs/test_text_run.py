@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +10,10 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from transduce import artifact
-from transduce.config import BERTConfig, GPTConfig, RunConfig, TrainingConfig, preset
+from transduce.config import BERTConfig, GPTConfig, RunConfig, TrainingConfig, Vocabulary, preset
+from transduce.data.plain_text import SIDE
+from transduce.data.prepared import Sequences
+from transduce.data.rows import Rows
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.data.wordpiece import BERT_SPECIAL, wordpiece_of
 from transduce.decoding.generator import TextGenerator
@@ -63,6 +67,29 @@ def prepare_session(folder, inputs, choices, console):
     session = TrainingSession(folder, inputs.task, console, WorkerGroup())
     session.prepare(inputs, choices)
     return session
+
+
+@pytest.mark.parametrize(
+    ("bos", "packed", "blocks"),
+    [
+        (2, True, [[2, 10, 11, 2], [2, 12, 2]]),  # bos is also eos: once between two lines
+        (2, False, [[2, 10, 11, 2], [2, 12, 2]]),
+        (1, True, [[1, 10, 11, 2], [2, 1, 12, 2]]),
+        (1, False, [[1, 10, 11, 2], [1, 12, 2]]),
+    ],
+)
+def test_lines_begin_with_bos_and_end_with_eos(tmp_path, bos, packed, blocks):
+    (tmp_path / "text").write_text("10 11\n12\n")
+    tokenizer = SimpleNamespace(
+        vocabulary=Vocabulary(source=20, target=20, bos=bos, eos=2),
+        target_rows=lambda lines: Rows.of([[*map(int, line.split()), 2] for line in lines]),
+        target=SimpleNamespace(normalization="nfc"),
+    )
+    inputs = LanguageModelInputs(tmp_path / "text", tmp_path / "text", packed=packed)
+    inputs.write_ids(tmp_path / "ids", tokenizer, GPTConfig(**SIZES | {"max_length": 3}))
+    for part in ("train", "valid"):
+        written = Sequences(tmp_path / "ids" / part, SIDE)
+        assert [written[index].tolist() for index in range(len(written))] == blocks
 
 
 @pytest.mark.parametrize("what", ["lm", "mlm"])

@@ -1,10 +1,12 @@
 """Preparation of plain text: the lines that are not blank, tokenized, cut into blocks, written as ids."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from transduce.data.blocks import Cutter
 from transduce.data.normalization import DEFAULT, Normalization
@@ -15,7 +17,9 @@ from transduce.data.text_files import decode_lines, raw_lines
 from transduce.errors import DataError
 
 SIDE = "text"  # the name of the prepared files
-_BATCH = 20_000  # lines
+Part = Literal["train", "valid"]
+PARTS: tuple[Part, ...] = ("train", "valid")
+_CHUNK = 20_000  # lines
 
 
 def read_texts(paths: Sequence[Path]) -> Iterator[str]:
@@ -25,75 +29,64 @@ def read_texts(paths: Sequence[Path]) -> Iterator[str]:
         yield from (line for line in lines if line and not line.isspace())
 
 
-def prepare_text(
-    folder: Path,
-    encode: Callable[[list[str]], Rows],
-    vocabulary: int,
-    cutter: Cutter,
-    train: Sequence[Path],
-    valid: Sequence[Path] = (),
-    *,
-    hold_out: float = 0.02,
-    begin: Rows | None = None,
-    form: Normalization | None = None,
-) -> None:
-    """Write ``folder/train`` and ``folder/valid``; ``begin`` is put before the text of each.
+@dataclass
+class PlainText:
+    """Training and validation text: files of lines, from which validation lines are held out if necessary.
 
-    Without validation files, a share of the lines is held out: the last lines if the text is packed, so that
-    the rest stays one text; otherwise a hash of each line, in this normalization form, decides, so that
-    repetitions stay together.
+    Of packed text, the last lines are held out, so that the rest stays one text. Otherwise a hash of each
+    line, in the normalization ``form``, decides, so that repetitions stay together.
     """
-    split = None if valid else _Split.of(train, hold_out, packed=cutter.packed, form=form or DEFAULT)
-    parts = {"train": train, "valid": valid or train}
-    for part, paths in parts.items():
-        texts = split.texts(paths, held_out=part == "valid") if split else read_texts(paths)
+
+    train: Sequence[Path]
+    valid: Sequence[Path] = ()
+    packed: bool = True
+    hold_out: float = 0.02
+    form: Normalization = DEFAULT
+
+    def chunks(self, part: Part) -> Iterator[list[str]]:
+        """Yield the lines of one part that are not blank, many at a time."""
+        lines = read_texts(self.valid) if self.valid and part == "valid" else self._training_lines(part)
+        chunk = list(islice(lines, _CHUNK))
+        if not chunk:
+            raise self._empty(part)
+        while chunk:
+            yield chunk
+            chunk = list(islice(lines, _CHUNK))
+
+    def write(self, folder: Path, part: Part, rows: Iterable[Rows], cutter: Cutter, vocabulary: int) -> None:
+        """Cut the ids of one part into blocks and write them to ``folder/part``."""
         with closing(SequenceWriter(folder / part, SIDE, vocabulary)) as writer:
-            first = next(texts, None)
-            if first is None:
-                break
-            writer.write(cutter.cut(begin) if begin is not None else Rows.of([]))
-            writer.write(cutter.cut(encode([first])))
-            while chunk := list(islice(texts, _BATCH)):
-                writer.write(cutter.cut(encode(chunk)))
+            for chunk in rows:
+                writer.write(cutter.cut(chunk))
             writer.write(cutter.rest())
-    for part, paths in parts.items():
-        if not (folder / part / f"{SIDE}.offsets").exists() or not len(Sequences(folder / part, SIDE)):
-            raise _empty(part, paths, given=part == "train" or bool(valid))
+        if not len(Sequences(folder / part, SIDE)):
+            raise self._empty(part)
 
+    def _training_lines(self, part: Part) -> Iterator[str]:
+        """Yield the lines of the training files that belong to this part."""
+        for number, line in enumerate(read_texts(self.train)):
+            if self._is_held_out(number, line) == (part == "valid"):
+                yield line
 
-@dataclass(frozen=True)
-class _Split:
-    """Which lines of a text are held out."""
+    def _is_held_out(self, number: int, line: str) -> bool:
+        if self.valid:
+            return False
+        if self.packed:
+            return number >= self._first_held_out
+        return is_held_out(line, self.hold_out, self.form)
 
-    share: float
-    form: Normalization
-    first: int | None  # the first line held out, if lines are not chosen by their hashes
+    @cached_property
+    def _first_held_out(self) -> int:
+        count = sum(1 for _ in read_texts(self.train))
+        return count - max(1, round(self.hold_out * count))
 
-    @classmethod
-    def of(cls, paths: Sequence[Path], share: float, *, packed: bool, form: Normalization) -> "_Split":
-        if not packed:
-            return cls(share, form, None)
-        count = sum(1 for _ in read_texts(paths))
-        return cls(share, form, count - max(1, round(share * count)))
-
-    def texts(self, paths: Sequence[Path], *, held_out: bool) -> Iterator[str]:
-        """Yield the lines that are held out, or the others."""
-        for number, text in enumerate(read_texts(paths)):
-            if self._is_held_out(number, text) == held_out:
-                yield text
-
-    def _is_held_out(self, number: int, text: str) -> bool:
-        if self.first is None:
-            return is_held_out(text, self.share, self.form)
-        return number >= self.first
-
-
-def _empty(part: str, paths: Sequence[Path], *, given: bool) -> DataError:
-    names = " and ".join(map(str, paths))
-    if given and next(read_texts(paths), None) is None:
-        return DataError(f"{names} contains no text", "give a file with lines that are not blank")
-    purpose = "training" if part == "train" else "validation"
-    return DataError(
-        f"{names} is so short that no text is left for {purpose}",
-        "give more text or a validation file (--valid), or change --hold-out",
-    )
+    def _empty(self, part: Part) -> DataError:
+        paths = self.valid if self.valid and part == "valid" else self.train
+        names = " and ".join(map(str, paths))
+        if next(read_texts(paths), None) is None:
+            return DataError(f"{names} contains no text", "give a file with lines that are not blank")
+        purpose = "training" if part == "train" else "validation"
+        return DataError(
+            f"{names} is so short that no text is left for {purpose}",
+            "give more text or a validation file (--valid), or change --hold-out",
+        )

@@ -113,7 +113,7 @@ class RunFolder:
     def steps_done(self) -> int:
         """Return the step of the newest checkpoint, or 0."""
         checkpoints = checkpoint.list_checkpoints(self.path / "checkpoints")
-        return int(checkpoints[-1].name.removeprefix("step-")) if checkpoints else 0
+        return checkpoint.step_of(checkpoints[-1]) if checkpoints else 0
 
     def check_unused(self, task: Task) -> None:
         """Raise a `TrainingError` unless the folder is new, empty or left by an interrupted preparation."""

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -14,7 +15,7 @@ from transduce.data.blocks import Cutter
 from transduce.data.chunks import RawPair, usable
 from transduce.data.normalization import DEFAULT, Normalization
 from transduce.data.pair_files import Tsv
-from transduce.data.plain_text import prepare_text, read_texts
+from transduce.data.plain_text import PARTS, PlainText, read_texts
 from transduce.data.prepare import is_held_out
 from transduce.data.prepared import Pairs, PairWriter, Sequences
 from transduce.data.rows import Rows
@@ -67,6 +68,10 @@ class TextInputs(ABC):
     def valid_paths(self) -> list[Path]:
         """The validation files, if there are any."""
         return paths_of(self.valid)
+
+    def plain_text(self, form: Normalization | None = None) -> PlainText:
+        """Return the text of the files; ``form`` is the Unicode normalization of the tokenizer."""
+        return PlainText(self.train_paths, self.valid_paths, self.packed, self.hold_out, form or DEFAULT)
 
     def check(self, choices: UserChoices, console: Console) -> None:
         """Check the options, and that every file has text in it."""
@@ -169,22 +174,15 @@ class LanguageModelInputs(TextInputs):
         special = tokenizer.vocabulary
         # If one token is both bos and eos, packed text has it once between two lines.
         single = self.packed and special.bos == special.eos
-
-        def encode(lines: list[str]) -> Rows:
-            rows = tokenizer.target_rows(lines)
-            return rows if single else rows.started(special.bos)
-
-        prepare_text(
-            folder,
-            encode,
-            special.target,
-            Cutter(model.max_length + 1, overlap=1, packed=self.packed),
-            self.train_paths,
-            self.valid_paths,
-            hold_out=self.hold_out,
-            begin=Rows.of([[special.bos]]) if single else None,
-            form=tokenizer.target.normalization,
-        )
+        cutter = Cutter(model.max_length + 1, overlap=1, packed=self.packed)
+        text = self.plain_text(tokenizer.target.normalization)
+        for part in PARTS:
+            rows: Iterator[Rows] = map(tokenizer.target_rows, text.chunks(part))
+            if single:
+                rows = chain([Rows.of([[special.bos]])], rows)
+            else:
+                rows = (chunk.started(special.bos) for chunk in rows)
+            text.write(folder, part, rows, cutter, special.target)
 
 
 @dataclass
@@ -212,15 +210,10 @@ class MaskedTextInputs(TextInputs):
     def write_ids(self, folder: Path, tokenizer: TokenizerPair, model: GPTConfig | BERTConfig) -> None:
         """Write blocks of the model's length, without ``[CLS]`` and ``[SEP]``."""
         find_mask_id(tokenizer)
-        prepare_text(
-            folder,
-            tokenizer.source.plain.rows,
-            tokenizer.source.size,
-            Cutter(model.max_length - 2, packed=self.packed),
-            self.train_paths,
-            self.valid_paths,
-            hold_out=self.hold_out,
-        )
+        cutter, text = Cutter(model.max_length - 2, packed=self.packed), self.plain_text()
+        for part in PARTS:
+            rows = map(tokenizer.source.plain.rows, text.chunks(part))
+            text.write(folder, part, rows, cutter, tokenizer.source.size)
 
 
 @dataclass
