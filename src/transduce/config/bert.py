@@ -4,32 +4,26 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from transduce.config.gpt import check_heads
-from transduce.config.settings import Count, Epsilon, Probability, Settings
+from transduce.config import shared_fields as shared
+from transduce.config.settings import Count, Settings
 
 
 class BERTConfig(Settings):
     """The masked language model: by default, BERT base (Devlin et al., 2019)."""
 
     family: Literal["bert"] = Field(default="bert", description="Name of the family.")
-    layers: Count = Field(default=12, description="Number of layers.")
-    d_model: Count = Field(default=768, description="Width of the model.")
-    d_ff: Count = Field(default=3072, description="Width of the feed-forward networks.")
-    heads: Count = Field(default=12, description="Number of attention heads.")
-    dropout: Probability = Field(
-        default=0.1, description="Dropout on the output of every sub-layer and on the embeddings."
-    )
-    attention_dropout: Probability = Field(default=0.1, description="Dropout on attention weights.")
-    activation_dropout: Probability = Field(
-        default=0.0, description="Dropout inside the feed-forward networks."
-    )
+    layers: shared.Layers = 12
+    d_model: shared.ModelWidth = 768
+    d_ff: shared.FeedForwardWidth = 3072
+    heads: shared.Heads = 12
+    dropout: shared.Dropout = 0.1
+    attention_dropout: shared.AttentionDropout = 0.1
+    activation_dropout: shared.ActivationDropout = 0.0
     activation: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = Field(
         default="gelu", description="Activation of the feed-forward networks."
     )
-    norm: Literal["post", "pre"] = Field(
-        default="post", description="Layer norm after or before each sub-layer."
-    )
-    norm_epsilon: Epsilon = Field(default=1e-12, description="Epsilon of the layer norms.")
+    norm: shared.Norm = "post"
+    norm_epsilon: shared.NormEpsilon = 1e-12
     max_length: Count = Field(default=512, description="Longest text in tokens, [CLS] and [SEP] included.")
     segments: Count = Field(default=2, description="Number of segments, such as a question and its answer.")
     masked_head: bool = Field(
@@ -42,7 +36,7 @@ class BERTConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> "BERTConfig":
-        check_heads(self.d_model, self.heads)
+        shared.check_heads(self.d_model, self.heads)
         if self.classes and not self.pooler:
             raise ValueError("classes need the pooler; set pooler = true")
         if len(set(self.classes)) != len(self.classes):

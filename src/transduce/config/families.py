@@ -4,12 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from transduce.config import shared_fields as shared
 from transduce.config.attention import AttentionConfig, FullAttention
 from transduce.config.bert import BERTConfig
 from transduce.config.explanation import members, suggest
 from transduce.config.gpt import GPTConfig
 from transduce.config.rnn import RNNConfig
-from transduce.config.settings import Count, Epsilon, Id, Probability, Settings
+from transduce.config.settings import Count, Id, Settings
 from transduce.config.vit import ViTConfig
 from transduce.errors import ConfigError
 
@@ -42,29 +43,21 @@ class TransformerConfig(Settings):
     """The Transformer: by default, the paper's base model (Table 3)."""
 
     family: Literal["transformer"] = Field(default="transformer", description="Name of the family.")
-    encoder_layers: Count = Field(default=6, description="Number of encoder layers.")
-    decoder_layers: Count = Field(default=6, description="Number of decoder layers.")
-    d_model: Count = Field(default=512, description="Width of the model.")
-    d_ff: Count = Field(default=2048, description="Width of the feed-forward networks.")
-    heads: Count = Field(default=8, description="Number of attention heads.")
-    d_k: Count | None = Field(
-        default=None, description="Width of queries and keys per head; d_model / heads if unset."
-    )
-    d_v: Count | None = Field(default=None, description="Width of values per head; d_model / heads if unset.")
-    dropout: Probability = Field(
-        default=0.1, description="Dropout on the output of every sub-layer and on the embeddings."
-    )
-    attention_dropout: Probability = Field(default=0.0, description="Dropout on attention weights.")
-    activation_dropout: Probability = Field(
-        default=0.0, description="Dropout inside the feed-forward networks."
-    )
+    encoder_layers: shared.EncoderLayers = 6
+    decoder_layers: shared.DecoderLayers = 6
+    d_model: shared.ModelWidth = 512
+    d_ff: shared.FeedForwardWidth = 2048
+    heads: shared.Heads = 8
+    d_k: shared.KeyWidth = None
+    d_v: shared.ValueWidth = None
+    dropout: shared.Dropout = 0.1
+    attention_dropout: shared.AttentionDropout = 0.0
+    activation_dropout: shared.ActivationDropout = 0.0
     activation: Literal["relu", "gelu", "swiglu"] = Field(
         default="relu", description="Activation of the feed-forward networks."
     )
-    norm: Literal["post", "pre"] = Field(
-        default="post", description="Layer norm after or before each sub-layer."
-    )
-    norm_epsilon: Epsilon = Field(default=1e-5, description="Epsilon of the layer norms.")
+    norm: shared.Norm = "post"
+    norm_epsilon: shared.NormEpsilon = 1e-5
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field(
         default="sinusoidal", description="Kind of positional encoding."
     )
@@ -72,24 +65,16 @@ class TransformerConfig(Settings):
         default=1024,
         description="Longest text in tokens, if positions are learned or attention is low-rank.",
     )
-    share: Literal["all", "target", "none"] = Field(
-        default="all",
-        description="Which embeddings share one matrix: source, target and output; target and output.",
-    )
-    source_factors: list[Count] = Field(
-        default=[],
-        description="Vocabulary size of each source factor; set by the files of --source-factor.",
-    )
+    share: shared.SharedEmbeddings = "all"
+    source_factors: shared.SourceFactors = Field(default=[])
     attention: AttentionConfig = Field(
         default=FullAttention(), description="Kind of self-attention and its options, [model.attention]."
     )
 
     @model_validator(mode="after")
     def _check(self) -> "TransformerConfig":
-        if (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
-            raise ValueError(
-                f"d_model {self.d_model} is not divisible by {self.heads} heads; set d_k and d_v"
-            )
+        if self.d_k is None or self.d_v is None:
+            shared.check_heads(self.d_model, self.heads, remedy="set d_k and d_v")
         if self.positions == "rotary" and (self.d_k or self.d_model // self.heads) < 2:
             raise ValueError("rotary positions rotate pairs of dimensions; set d_k to 2 or more")
         return self

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from transduce.config import shared_fields as shared
 from transduce.config.settings import Count, Probability, Settings
 
 
@@ -12,8 +13,8 @@ class RNNConfig(Settings):
 
     family: Literal["rnn"] = Field(default="rnn", description="Name of the family.")
     cell: Literal["lstm", "gru"] = Field(default="lstm", description="Kind of recurrent cell.")
-    encoder_layers: Count = Field(default=2, description="Number of encoder layers.")
-    decoder_layers: Count = Field(default=2, description="Number of decoder layers.")
+    encoder_layers: shared.EncoderLayers = 2
+    decoder_layers: shared.DecoderLayers = 2
     d_model: Count = Field(default=512, description="Width of embeddings and of the output layer's input.")
     d_hidden: Count = Field(default=512, description="Width of a hidden state, per direction.")
     bidirectional: bool = Field(default=True, description="Whether the encoder reads in both directions.")
@@ -23,14 +24,8 @@ class RNNConfig(Settings):
     dropout: Probability = Field(
         default=0.2, description="Dropout on embeddings, between layers and before the output layer."
     )
-    share: Literal["all", "target", "none"] = Field(
-        default="all",
-        description="Which embeddings share one matrix: source, target and output; target and output.",
-    )
-    source_factors: list[Count] = Field(
-        default=[],
-        description="Vocabulary size of each source factor; set by the files of --source-factor.",
-    )
+    share: shared.SharedEmbeddings = "all"
+    source_factors: shared.SourceFactors = Field(default=[])
 
     @property
     def length_limit(self) -> int | None:

@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from transduce.config.settings import Count, Epsilon, Positive, Probability, Settings
+from transduce.config import shared_fields as shared
+from transduce.config.settings import Count, Positive, Settings
 
 
 class ViTConfig(Settings):
@@ -28,28 +29,20 @@ class ViTConfig(Settings):
     std: list[Positive] | None = Field(
         default=None, description="Standard deviation of each channel, by which pixels are divided."
     )
-    layers: Count = Field(default=6, description="Number of layers.")
-    d_model: Count = Field(default=128, description="Width of the model.")
-    d_ff: Count = Field(default=256, description="Width of the feed-forward networks.")
-    heads: Count = Field(default=4, description="Number of attention heads.")
-    d_k: Count | None = Field(
-        default=None, description="Width of queries and keys per head; d_model / heads if unset."
-    )
-    d_v: Count | None = Field(default=None, description="Width of values per head; d_model / heads if unset.")
-    dropout: Probability = Field(
-        default=0.1, description="Dropout on the output of every sub-layer and on the embeddings."
-    )
-    attention_dropout: Probability = Field(default=0.0, description="Dropout on attention weights.")
-    activation_dropout: Probability = Field(
-        default=0.0, description="Dropout inside the feed-forward networks."
-    )
+    layers: shared.Layers = 6
+    d_model: shared.ModelWidth = 128
+    d_ff: shared.FeedForwardWidth = 256
+    heads: shared.Heads = 4
+    d_k: shared.KeyWidth = None
+    d_v: shared.ValueWidth = None
+    dropout: shared.Dropout = 0.1
+    attention_dropout: shared.AttentionDropout = 0.0
+    activation_dropout: shared.ActivationDropout = 0.0
     activation: Literal["relu", "gelu", "swiglu"] = Field(
         default="gelu", description="Activation of the feed-forward networks."
     )
-    norm: Literal["post", "pre"] = Field(
-        default="pre", description="Layer norm after or before each sub-layer."
-    )
-    norm_epsilon: Epsilon = Field(default=1e-5, description="Epsilon of the layer norms.")
+    norm: shared.Norm = "pre"
+    norm_epsilon: shared.NormEpsilon = 1e-5
     qkv_bias: bool = Field(
         default=True, description="Whether the maps to queries, keys and values have a bias."
     )
@@ -62,10 +55,8 @@ class ViTConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> "ViTConfig":
-        if (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
-            raise ValueError(
-                f"d_model {self.d_model} is not divisible by {self.heads} heads; set d_k and d_v"
-            )
+        if self.d_k is None or self.d_v is None:
+            shared.check_heads(self.d_model, self.heads, remedy="set d_k and d_v")
         if isinstance(self.image_size, list) and len(self.image_size) != 2:
             raise ValueError("image_size does not have two numbers; give height and width, or one number")
         if self.image_size and self.patch_size and any(side % self.patch_size for side in self.size):

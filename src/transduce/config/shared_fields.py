@@ -1,0 +1,39 @@
+"""Settings that several model families share; each family gives them its own default."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from transduce.config.settings import Count, Epsilon, Probability
+
+Layers = Annotated[Count, Field(description="Number of layers.")]
+EncoderLayers = Annotated[Count, Field(description="Number of encoder layers.")]
+DecoderLayers = Annotated[Count, Field(description="Number of decoder layers.")]
+ModelWidth = Annotated[Count, Field(description="Width of the model.")]
+FeedForwardWidth = Annotated[Count, Field(description="Width of the feed-forward networks.")]
+Heads = Annotated[Count, Field(description="Number of attention heads.")]
+KeyWidth = Annotated[
+    Count | None, Field(description="Width of queries and keys per head; d_model / heads if unset.")
+]
+ValueWidth = Annotated[Count | None, Field(description="Width of values per head; d_model / heads if unset.")]
+Dropout = Annotated[
+    Probability, Field(description="Dropout on the output of every sub-layer and on the embeddings.")
+]
+AttentionDropout = Annotated[Probability, Field(description="Dropout on attention weights.")]
+ActivationDropout = Annotated[Probability, Field(description="Dropout inside the feed-forward networks.")]
+Norm = Annotated[Literal["post", "pre"], Field(description="Layer norm after or before each sub-layer.")]
+NormEpsilon = Annotated[Epsilon, Field(description="Epsilon of the layer norms.")]
+SharedEmbeddings = Annotated[
+    Literal["all", "target", "none"],
+    Field(description="Which embeddings share one matrix: source, target and output; target and output."),
+]
+SourceFactors = Annotated[
+    list[Count],
+    Field(description="Vocabulary size of each source factor; set by the files of --source-factor."),
+]
+
+
+def check_heads(d_model: int, heads: int, *, remedy: str = "choose other sizes") -> None:
+    """Refuse a width that cannot be divided among the heads."""
+    if d_model % heads:
+        raise ValueError(f"d_model {d_model} is not divisible by {heads} heads; {remedy}")
