@@ -21,13 +21,19 @@ from transduce.training.checkpoint import Progress
 from transduce.training.distributed import WorkerGroup
 from transduce.training.memory import explain_out_of_memory
 from transduce.training.optimizer import freeze
-from transduce.training.precision import autocast, default_precision, faster_precision, median_seconds
+from transduce.training.precision import (
+    Precision,
+    autocast,
+    default_precision,
+    faster_precision,
+    median_seconds,
+)
 from transduce.training.trainer import Trainer
 from transduce.training.validation import SHUFFLED_SOURCE_BATCHES, Validation, ValidationScorer
 
-SLACK = 0.95  # of the minutes are planned for steps: saving takes time, too
+SLACK = 0.95  # of the given minutes are planned for steps and validations: saving takes time, too
 STEP_LIMIT = 10_000_000  # what a configuration allows
-FEWEST, MOST = 2, 50  # timed steps
+MIN_STEPS, MAX_STEPS = 2, 50  # that are timed
 WORTHWHILE = 1.05  # a number of threads must be this much faster than all threads to be chosen
 
 
@@ -38,6 +44,21 @@ class _Silence:
     def on_step(self, progress: Progress, metrics: dict[str, float]) -> None: ...
     def on_log(self, progress: Progress, metrics: dict[str, float]) -> None: ...
     def on_validation(self, progress: Progress, validation: Validation) -> None: ...
+
+
+@dataclass(frozen=True)
+class FastestSettings:
+    """The settings with which a step is fastest on this machine, and a text that says why."""
+
+    precision: Precision
+    reason: str
+    threads: int | None = None  # unless they are given, or torchrun decides about them
+
+    @property
+    def changes(self) -> dict[str, object]:
+        """The settings of `TrainingConfig` that these replace."""
+        threads = {} if self.threads is None else {"threads": self.threads}
+        return {"precision": self.precision, **threads}
 
 
 @dataclass(frozen=True)
@@ -65,20 +86,21 @@ def autotune(
             'the speed of a model with parallel = "fsdp" cannot be measured before the run',
             "use --steps or --epochs, or minutes in [training], which ends a run in any case",
         )
-    found: dict[str, object] = {}
+    changes: dict[str, object] = {}
     steps = steps_of_epochs(run.train, choices.epochs) if choices.epochs else None
     with _weights_restored(run.model, needed=not is_sharded):
         if run.config.training.precision == "auto":
-            found, why = _untried(team) if is_sharded else _choose_precision_and_threads(run, team)
-            print_line(console, f"precision: {why}")
+            fastest = _without_trial(team) if is_sharded else _fastest_settings(run, team)
+            changes = fastest.changes
+            print_line(console, f"precision: {fastest.reason}")
         if choices.minutes:
             seconds = 60 * choices.minutes
-            tuned = replace(run, config=_with_training(run.config, found))
-            with console.status("measuring the speed ..."), using_threads(found.get("threads")):
+            tuned = replace(run, config=_with_training(run.config, changes))
+            with console.status("measuring the speed ..."), using_threads(tuned.config.training.threads):
                 speed = measure_speed(tuned, team.device, min(20.0, 0.05 * seconds))
             steps = steps_that_fit(SLACK * seconds * team.size, speed, defaults)
             print_line(console, f"{steps:,} steps fit into {choices.minutes:g} minutes")
-    return defaults.config(steps).model_copy(update=found)
+    return defaults.config(steps).model_copy(update=changes)
 
 
 def _with_training(config: RunConfig, changes: dict[str, object]) -> RunConfig:
@@ -108,24 +130,22 @@ def new_trial(run: PreparedRun, device: torch.device) -> Iterator[Trainer]:
         yield run.make_trainer(_Silence(), WorkerGroup(device=device), folder=Path(folder))
 
 
-def _untried(team: WorkerGroup) -> tuple[dict[str, object], str]:
-    precision, why = default_precision(team.device)
-    return {"precision": precision}, why
+def _without_trial(team: WorkerGroup) -> FastestSettings:
+    return FastestSettings(*default_precision(team.device))
 
 
-def _choose_precision_and_threads(run: PreparedRun, team: WorkerGroup) -> tuple[dict[str, object], str]:
-    """Return the settings that make a step fastest, and a sentence that says why."""
+def _fastest_settings(run: PreparedRun, team: WorkerGroup) -> FastestSettings:
+    """Time the first step of a run in each precision, and with several numbers of threads."""
     with new_trial(run, team.device) as trial:
         step = _FirstStep(trial)
-        precision, why = faster_precision(step, team.device)
-        found: dict[str, object] = {"precision": precision}
+        precision, reason = faster_precision(step, team.device)
         # With several processes, torchrun decides about threads.
         if run.config.training.threads is None and team.device.type == "cpu" and team.size == 1:
             with autocast(precision, team.device):
-                threads, why_threads = faster_threads(step)
+                threads, reason_for_threads = faster_threads(step)
             if threads is not None:
-                found["threads"], why = threads, f"{why}; {why_threads}"
-    return found, why
+                return FastestSettings(precision, f"{reason}; {reason_for_threads}", threads)
+    return FastestSettings(precision, reason)
 
 
 class _FirstStep:
@@ -161,10 +181,10 @@ def faster_threads(step: Callable[[], object]) -> tuple[int | None, str]:
 
 
 @contextmanager
-def using_threads(threads: object) -> Iterator[None]:
+def using_threads(threads: int | None) -> Iterator[None]:
     """Let torch compute with this number of threads for a while; ``None`` changes nothing."""
     before = torch.get_num_threads()
-    if isinstance(threads, int):
+    if threads is not None:
         torch.set_num_threads(threads)
     try:
         yield
@@ -173,9 +193,9 @@ def using_threads(threads: object) -> Iterator[None]:
 
 
 def measure_speed(run: PreparedRun, device: torch.device, seconds: float = 10.0) -> Speed:
-    """Take steps for some seconds, and time a part of a validation. The model changes.
+    """Take training steps for about this many seconds, then time part of a validation. The model changes.
 
-    If a step takes longer than that, only its first batches are computed.
+    If one step takes longer than ``seconds``, only its first batches are computed.
     """
     steps = run.train.steps(epoch=0)
     with new_trial(run, device) as trial:
@@ -184,7 +204,7 @@ def measure_speed(run: PreparedRun, device: torch.device, seconds: float = 10.0)
         trial.step(steps[0][:1])  # a warm-up, not counted
         batch_limit = max(1, int(seconds / max(1e-9, time.perf_counter() - begin)))
         trial.progress.tokens, taken, computed, begin = 0, 0, 0, time.perf_counter()
-        while taken < FEWEST or (taken < MOST and time.perf_counter() - begin < seconds):
+        while taken < MIN_STEPS or (taken < MAX_STEPS and time.perf_counter() - begin < seconds):
             batches = steps[(taken + 1) % len(steps)][:batch_limit]
             trial.step(batches)
             taken, computed = taken + 1, computed + len(batches)
@@ -200,7 +220,7 @@ def measure_speed(run: PreparedRun, device: torch.device, seconds: float = 10.0)
 @torch.no_grad()
 def _seconds_per_validation(trial: Trainer, scorer: ValidationScorer | None) -> float:
     batches = [batch for step in trial.valid_data.steps(epoch=0) for batch in step]
-    timed = batches[:FEWEST]
+    timed = batches[:MIN_STEPS]
     trial.module.eval()
     begin = time.perf_counter()
     for batch in timed:

@@ -97,7 +97,6 @@ def _open_texts(folder: Path) -> Sequences:
     return Sequences(folder, SIDE)
 
 
-_SAME_TOKENIZER = "Compare these figures only between models with the same tokenizer."
 _TEACHER_FORCED = ", token by token, each predicted from the correct tokens before it."
 
 
@@ -117,7 +116,7 @@ TRANSLATION = Task(
             "transduce translate {place} --input source.txt",
         ),
         counted="target tokens seen",
-        measured=f"{_TEACHER_FORCED} {_SAME_TOKENIZER}",
+        measured=_TEACHER_FORCED,
     ),
     networks={
         "transformer": 'A Transformer, as in "Attention Is All You Need", that translates text.',
@@ -141,7 +140,7 @@ LANGUAGE_MODEL = Task(
             'transduce lm generate {place} --prompt "Once upon a time"',
         ),
         counted="tokens predicted",
-        measured=f"{_TEACHER_FORCED} {_SAME_TOKENIZER}",
+        measured=_TEACHER_FORCED,
     ),
     networks={"gpt": "A language model that continues a text: a decoder-only Transformer, as GPT-2."},
     open_data=_open_texts,
@@ -160,7 +159,7 @@ MASKED_LANGUAGE_MODEL = Task(
             'transduce mlm fill {place} "The [MASK] sat."',
         ),
         counted="tokens predicted",
-        measured=f", at the masked positions. {_SAME_TOKENIZER}",
+        measured=", at the masked positions.",
     ),
     networks={
         "bert": "A masked language model that fills gaps in a text: an encoder-only Transformer, as BERT."

@@ -12,6 +12,7 @@ from transduce.data.prepared import Pairs
 from transduce.data.tokenizer import SideTokenizer
 from transduce.models.build import build
 from transduce.runs.reporting.record import SCORES, RunRecord, ValidationPoint
+from transduce.runs.scoring import SENTENCES
 from transduce.terminal import format_duration
 from transduce.training.checkpoint import Progress
 
@@ -254,6 +255,10 @@ def _describe_validation(record: RunRecord, name: str) -> str:
         f"Measured on {count}held-out {words.example}s{record.task.card.measured} "
         f"NLL is the negative log-likelihood in nats per {words.unit}, without label smoothing."
     )
+    if words.perplexity:
+        text += " Compare NLL, perplexity and accuracy only between models with the same tokenizer."
+    if any(point.scores for point in record.validations):
+        text += f" BLEU and chrF are those of greedy translations of at most {SENTENCES} of the pairs."
     if not _was_validated(record, name):
         text += " These are validations during the run: the weights in this folder were not validated."
     return text
