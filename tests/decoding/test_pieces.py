@@ -2,6 +2,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from translators import TOKENIZER
 
+from transduce.data.factors import FactorVocabulary
+from transduce.data.tokenizer import TokenizerPair
+from transduce.data.tokenizer_training import train_tokenizer
 from transduce.decoding.glossary import Glossary
 from transduce.decoding.pieces import LineSplitter, split_text
 
@@ -65,3 +68,27 @@ def test_random_numbers_depend_on_the_line_and_the_piece():
     assert len(set(numbers)) == 3
     assert numbers[2] == numbers[3]
     assert lines[0].pieces[0].generator(2).random() != numbers[0]
+
+
+BPE = train_tokenizer(["ab 犬が、猫が"], ["ab"], size=300)
+FACTORED = TokenizerPair(BPE.source, BPE.target, [FactorVocabulary.of(str(number) for number in range(20))])
+
+
+@given(st.lists(st.text("ab犬、。.,", min_size=1, max_size=9), max_size=12), st.integers(5, 12))
+def test_pieces_keep_the_factors_of_their_words(words, limit):
+    """Also where a word is split into parts."""
+    line, factors = "  ".join(words), " ".join(str(number) for number in range(len(words)))
+    (whole,) = LineSplitter(FACTORED, None, False, "", None).split([line], 0, [[factors]])
+    (split,) = LineSplitter(FACTORED, limit, False, "", None).split([line], 0, [[factors]])
+    by_character = [number for number, word in enumerate(words) for _ in word]
+    for piece in split.pieces:
+        assert len(piece.ids) == len(piece.factors[0]) == len(piece.source)
+        values = []
+        for part in piece.text.split():
+            values.append(str(by_character[0]))
+            del by_character[: len(part)]
+        assert piece.factors == [
+            rows.tolist()[0] for rows in FACTORED.source_columns([piece.text], [[" ".join(values)]])[1:]
+        ]
+    assert not by_character
+    assert whole.pieces[0].source.shape == (len(whole.pieces[0].ids), 2)
