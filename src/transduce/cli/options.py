@@ -226,7 +226,7 @@ SaveMinutes = Annotated[
     Option(
         metavar="X",
         min=0.1,
-        help="Minutes after which a checkpoint is saved between validations, too; default 15.",
+        help="Save a checkpoint at least every X minutes, also between validations; default 15.",
         rich_help_panel=TRAINING,
     ),
 ]

@@ -152,19 +152,19 @@ class UserChoices:
 
 def user_choices(
     *,
-    config: RunConfig | str | PathLike[str] | None,
-    preset: str | None,
-    family: str | None,
-    from_model: str | PathLike[str] | None,
-    steps: int | None,
-    epochs: float | None,
-    minutes: float | None,
-    learning_rate: float | None,
-    seed: int | None,
-    precision: str | None,
-    save_minutes: float | None,
+    config: RunConfig | str | PathLike[str] | None = None,
+    preset: str | None = None,
+    family: str | None = None,
+    from_model: str | PathLike[str] | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    minutes: float | None = None,
+    learning_rate: float | None = None,
+    seed: int | None = None,
+    precision: str | None = None,
+    save_minutes: float | None = None,
     validation_metric: str | None = None,
-    overrides: Mapping[str, object] | None,
+    overrides: Mapping[str, object] | None = None,
 ) -> UserChoices:
     """Return the choices that the arguments of `transduce.train` and its siblings make."""
     named = {

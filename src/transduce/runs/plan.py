@@ -1,7 +1,7 @@
 """The plan of a run, before it is started: its size, speed, memory and time.
 
 Speed and memory are measured in a process of their own. Training keeps freed memory for the next step (see
-`transduce.machine.keep_memory`), so that the memory of a second trial in the same process could not be told.
+`transduce.machine.keep_memory`), so the memory of a second trial in the same process could not be measured.
 """
 
 import json
@@ -125,10 +125,7 @@ def plan(
         steps=steps,
         epochs=epochs,
         minutes=minutes,
-        learning_rate=None,
-        seed=None,
         precision=precision,
-        save_minutes=None,
         overrides=overrides,
     )
     with join_workers(device) as team, tempfile.TemporaryDirectory() as folder:

@@ -51,12 +51,12 @@ class Run:
     @property
     def best(self) -> Path:
         """The model folder with the best validation; it is missing if no validation loss was finite."""
-        return self.folder / "best"
+        return RunFolder(self.folder).best
 
     @property
     def final(self) -> Path:
         """The model folder of the finished run."""
-        return self.folder / "final"
+        return RunFolder(self.folder).final
 
     @property
     def metrics(self) -> list[dict[str, Any]]:

@@ -123,7 +123,7 @@ class TextInputs(ABC):
         model = choices.model() or PRESETS[name].model
         if not isinstance(model, GPTConfig | BERTConfig) or model.family != self.family:
             raise ConfigError(
-                f"{self.task.command} trains models of family {self.family!r}, not {model.family!r}",
+                f"transduce {self.task.command} trains models of family {self.family!r}, not {model.family!r}",
                 f"choose a preset such as {self.family}-small, or a model of that family",
             )
         model = choices.adjust(model)

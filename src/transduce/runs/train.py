@@ -204,7 +204,6 @@ def train_language_model(
             user_choices(
                 config=config,
                 preset=preset,
-                family=None,
                 from_model=from_model,
                 steps=steps,
                 epochs=epochs,
@@ -276,7 +275,6 @@ def train_masked_language_model(
             user_choices(
                 config=config,
                 preset=preset,
-                family=None,
                 from_model=from_model,
                 steps=steps,
                 epochs=epochs,
@@ -336,8 +334,6 @@ def finetune_text_classifier(
             ),
             user_choices(
                 config=config,
-                preset=None,
-                family=None,
                 from_model=from_model,
                 steps=steps,
                 epochs=epochs,
@@ -402,7 +398,6 @@ def train_image_classifier(
             user_choices(
                 config=config,
                 preset=preset,
-                family=None,
                 from_model=from_model,
                 steps=steps,
                 epochs=epochs,
