@@ -122,8 +122,9 @@ class TextInputs(ABC):
         name = f"{self.family}-small" if tokens <= SMALL_TEXT else self.family
         model = choices.model() or PRESETS[name].model
         if not isinstance(model, GPTConfig | BERTConfig) or model.family != self.family:
+            command = f"transduce {self.task.command}"
             raise ConfigError(
-                f"transduce {self.task.command} trains models of family {self.family!r}, not {model.family!r}",
+                f"{command} trains models of family {self.family!r}, not {model.family!r}",
                 f"choose a preset such as {self.family}-small, or a model of that family",
             )
         model = choices.adjust(model)
