@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from builders import small_rnn_config
 from inside import run
@@ -53,7 +54,10 @@ def test_help_imports_no_torch():
 
 
 def test_version():
-    assert run("--version").stdout.startswith("transduce 0.")
+    first, second = run("--version").stdout.splitlines()
+    assert first.startswith("transduce 0.")
+    assert second.startswith(f"torch {torch.__version__}, ")
+    assert "int8 kernels" in second
 
 
 @pytest.mark.parametrize(

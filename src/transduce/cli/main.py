@@ -23,7 +23,10 @@ def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
+        from transduce.engine.kernels import describe_kernels
+
         typer.echo(f"transduce {version('transduce')}")
+        typer.echo(f"torch {version('torch')}, {describe_kernels()}")
         raise typer.Exit
 
 
@@ -31,7 +34,13 @@ def _version(wanted: bool) -> None:
 def transduce(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_version,
+            is_eager=True,
+            help="Show the version and the CPU kernels in use, and exit.",
+        ),
     ] = False,
 ) -> None:
     """Train, use and understand sequence-to-sequence Transformers."""
