@@ -125,7 +125,7 @@ def test_an_empty_file_is_the_base_model(tmp_path):
     [
         ("[model]\nd_modle = 4", ["'model.d_modle'", "did you mean 'd_model'?"]),
         ("[modell]\nd_model = 4", ["'modell'", "did you mean 'model'?"]),
-        ("[training]\nzzz = 4", ["'training.zzz'", "known: steps, warmup, label_smoothing, schedule"]),
+        ("[training]\nzzz = 4", ["'training.zzz'", "steps, warmup, label_smoothing, schedule"]),
         ('preset = "bsae"', ["'bsae'", "did you mean 'base'?"]),
         ('preset = "a1"', ["'a1'", "did you mean 'A1'?"]),
         ('preset = ["small"]', ["['small']", "did you mean 'small'?"]),

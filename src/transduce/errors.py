@@ -49,7 +49,8 @@ def require_matplotlib(what: str) -> None:
         ) from None
     except ValueError as error:
         raise DependencyError(
-            f"matplotlib cannot be imported: {error}", "correct MPLBACKEND or matplotlibrc"
+            f"matplotlib cannot be imported: {error}",
+            "set MPLBACKEND, or backend in matplotlibrc, to a backend that is installed",
         ) from None
 
 

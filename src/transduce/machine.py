@@ -56,15 +56,15 @@ def avoid_broken_amx() -> bool:
         return False
     import torch  # noqa: F401 (imported here, so that the copy does not spend its time on it)
 
-    ended = _kills_a_fork(_bfloat16_product)
-    if ended:
+    is_broken = _kills_a_fork(_bfloat16_product)
+    if is_broken:
         os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"
-    return ended
+    return is_broken
 
 
 @cache
 def would_use_broken_amx() -> bool:
-    """Return whether oneDNN was used before it could be told, and so would still use those instructions."""
+    """Return whether oneDNN still uses those instructions, because it read the variable too early."""
     return avoid_broken_amx() and _kills_a_fork(_bfloat16_product)
 
 

@@ -23,7 +23,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        from transduce.engine.kernels import describe_kernels
+        from transduce.engine.precision import describe_kernels
 
         typer.echo(f"transduce {version('transduce')}")
         typer.echo(f"torch {version('torch')}, {describe_kernels()}")

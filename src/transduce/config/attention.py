@@ -36,7 +36,7 @@ class HashedAttention(Settings):
 
     kind: Literal["hashed"] = Field(default="hashed", description="Name of the kind of attention.")
     buckets: Count = Field(default=16, description="Hash buckets: an even number, or 1.")
-    rounds: Count = Field(default=2, description="Hash rounds, each with other random directions.")
+    rounds: Count = Field(default=2, description="Hash rounds, each with its own random directions.")
     chunk: Count = Field(default=64, description="Positions of a bucket that attend to one another.")
 
     @model_validator(mode="after")

@@ -37,7 +37,7 @@ def suggest(name: object, known: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(str(name).casefold(), folded, n=1)
     if not nearest:  # n_heads is meant to be heads
         nearest = [key for key in folded if len(key) > 2 and key in str(name).casefold()][:1]
-    return f"did you mean {folded[nearest[0]]!r}?" if nearest else f"known: {', '.join(known)}"
+    return f"did you mean {folded[nearest[0]]!r}?" if nearest else f"use one of: {', '.join(known)}"
 
 
 def members(annotation: object) -> list[type[BaseModel]]:

@@ -45,7 +45,7 @@ class TrainingConfig(Settings):
         default_factory=list, description='Parts of the model that are not trained, such as "encoder".'
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
-        default="auto", description="Precision of matrix products; auto chooses the faster."
+        default="auto", description="Precision of matrix products; auto chooses the faster one."
     )
     threads: Count | None = Field(
         default=None, description="Number of CPU threads; if unset, chosen by short trials before the run."
@@ -56,15 +56,15 @@ class TrainingConfig(Settings):
     )
     seed: Id = Field(default=1, description="Random seed of weights, data order and dropout.")
     minutes: Positive | None = Field(
-        default=None, description="Time after which the run ends, whatever its steps."
+        default=None, description="Minutes after which the run ends, even before its last step."
     )
     validate_every: Count = Field(default=500, description="Steps between validations.")
     validation_metric: Literal["loss", "bleu", "chrf"] = Field(
-        default="loss", description="Figure that decides which model is the best, and patience."
+        default="loss", description="Metric by which the best model is chosen and patience is counted."
     )
     save_minutes: NonNegative = Field(
         default=15.0,
-        description="Time after which a checkpoint is saved between validations, too; 0 for never.",
+        description="Minutes after which a checkpoint is saved between validations, too; 0 for never.",
     )
     patience: Id = Field(
         default=0,

@@ -27,9 +27,11 @@ def read_toml(path: str | Path) -> RunConfig:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 at byte {error.start}", "save it as UTF-8") from error
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", "fix the syntax") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}", "fix its syntax") from error
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", "check the path") from error
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}", "give the path of a run file (TOML)"
+        ) from error
     return resolve(data, where=str(path))
 
 

@@ -88,13 +88,6 @@ def _compiled() -> Path:
     return path
 
 
-def describe_kernels() -> str:
-    """Say whether this machine can use the kernels, for ``transduce --version``."""
-    if library() is not None:
-        return "int8 kernels for AVX-512 VNNI"
-    return "no int8 kernels (they need AVX-512 VNNI and a C compiler)"
-
-
 def required_library() -> ctypes.CDLL:
     """Return the compiled kernels where they are known to exist."""
     loaded = library()

@@ -76,6 +76,13 @@ def require_bfloat16() -> None:
         )
 
 
+def describe_kernels() -> str:
+    """Say whether this machine can use the kernels, for ``transduce --version``."""
+    if library() is not None:
+        return "int8 kernels for AVX-512 VNNI"
+    return "no int8 kernels (they need AVX-512 VNNI and a C compiler)"
+
+
 def _overflows_in_16_bits() -> bool:
     """Return whether this processor lacks instructions that add 8-bit products in 32 bits."""
     return not (cpu_reports("avx512_vnni") or cpu_reports("avx_vnni"))

@@ -47,10 +47,8 @@ _BIAS = f"{_HEAD}bias"
 _COPIES = {f"{_HEAD}decoder.weight": _TOKENS, f"{_HEAD}decoder.bias": _BIAS}
 _NEXT, _CLASSIFIER = "cls.seq_relationship.", "classifier."
 _COMPUTED = f"{_BODY}embeddings.position_ids"  # in older files
-_OLD = {
-    "LayerNorm.gamma": "LayerNorm.weight",
-    "LayerNorm.beta": "LayerNorm.bias",
-}  # names in the first published files
+# Names in the first published files → today's names
+_OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
 def load_bert(folder: str | Path) -> BERT:

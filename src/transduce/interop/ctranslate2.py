@@ -75,7 +75,7 @@ def export_ctranslate2(
 def _check(config: TransformerConfig, quantization: str | None) -> None:
     if quantization is not None and quantization not in get_args(Quantization):
         known = ", ".join(get_args(Quantization))
-        raise ConfigError(f"CTranslate2 has no quantization {quantization!r}", f"known: {known}")
+        raise ConfigError(f"CTranslate2 has no quantization {quantization!r}", f"use one of: {known}")
     if config.attention.kind != "full":
         raise ConfigError(
             f"CTranslate2 has full attention, but the model has {config.attention.kind!r} attention",

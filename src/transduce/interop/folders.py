@@ -20,10 +20,13 @@ def import_folder(folder: str | Path, out: str | Path) -> BERT | GPT:
     folder = Path(folder).expanduser()
     fields = read_fields(folder)
     if "transduce" in fields:
-        raise ArtifactError(f"{folder} already is a model folder of transduce", "use it as it is")
+        raise ArtifactError(f"{folder} is already a model folder of transduce", "use it without importing it")
     kind = fields.get("model_type")
     if kind not in _KINDS:
-        raise ArtifactError(f"{folder} holds a model of type {kind!r}", f"known: {', '.join(_KINDS)}")
+        raise ArtifactError(
+            f"{folder} holds a model of type {kind!r}, which cannot be imported",
+            f"give a model of type {' or '.join(_KINDS)}",
+        )
     tokenizer = _tokenizer(folder)
     try:
         model = _KINDS[kind](folder)

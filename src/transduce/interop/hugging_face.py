@@ -107,7 +107,7 @@ def activation(fields: Mapping[str, Any], name: str, default: str) -> str:
     """Return our name of an activation."""
     theirs = fields.get(name, default)
     if theirs not in ACTIVATIONS:
-        raise ConfigError(f"{name} = {theirs!r} is not supported", f"known: {', '.join(ACTIVATIONS)}")
+        raise ConfigError(f"{name} = {theirs!r} is not supported", f"use one of: {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[theirs]
 
 

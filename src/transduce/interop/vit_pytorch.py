@@ -26,10 +26,8 @@ _LAYER = {
     "1.fn.net.3": "feed_forward.outer",
 }
 _AROUND = {"to_patch_embedding.1": "embedding", "mlp_head.0": "norm", "mlp_head.1": "head"}
-_TOKENS = {
-    "pos_embedding": "positions.weight",
-    "cls_token": "class_token",
-}  # with leading dimensions of size 1
+# theirs → ours; theirs have leading dimensions of size 1
+_TOKENS = {"pos_embedding": "positions.weight", "cls_token": "class_token"}
 
 
 def vit_from_state(
