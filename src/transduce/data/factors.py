@@ -77,7 +77,7 @@ class FactorLines:
             for number, (line, source) in enumerate(zip(lines, sources, strict=False), self._read + 1):
                 if source is not None and (count := len(line.split())) != (words := len(source.split())):
                     raise DataError(
-                        f"{name}, line {number:,}: {count:,} factors, but the source has {words:,} words",
+                        f"{name}, line {number:,}: number of factors {count:,}, of source words {words:,}",
                         _REMEDY,
                     )
             if len(lines) < len(sources):
