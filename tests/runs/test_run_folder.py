@@ -1,5 +1,6 @@
 """What is the same for every kind of run."""
 
+import inspect
 import io
 import shutil
 
@@ -7,15 +8,17 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import load_file
+from typer.main import get_command
 
 import transduce
 from builders import random_words, small_config
 from inside import run as run_command
+from transduce.cli.main import app
 from transduce.config import GPTConfig, RunConfig, TrainingConfig, read_toml
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError, TrainingError
 from transduce.runs.lock import locked
-from transduce.runs.session import TrainingSession
+from transduce.runs.session import TrainingSession, option_for
 from transduce.runs.task import MASKED_LANGUAGE_MODEL, TEXT_CLASSES, TRANSLATION
 from transduce.runs.train import train_language_model, train_masked_language_model
 from transduce.training.distributed import WorkerGroup
@@ -85,6 +88,27 @@ def test_a_run_goes_on_with_the_command_that_began_it(tmp_path, words, files):
     transduce.train(tmp_path / "pairs", config=pairs, console=Console(quiet=True), **files)
     with pytest.raises(TrainingError, match=r"holds a run of transduce train, not of transduce mlm train"):
         train_masked_language_model(tmp_path / "pairs", resume=True, console=Console(quiet=True))
+
+
+@pytest.mark.parametrize(
+    ("function", "command"),
+    [
+        (transduce.train, "train"),
+        (transduce.train_language_model, "lm train"),
+        (transduce.train_masked_language_model, "mlm train"),
+        (transduce.finetune_text_classifier, "mlm finetune"),
+        (transduce.train_image_classifier, "vision train"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_every_argument_is_an_option_of_the_command(function, command):
+    """A message about an argument names the option."""
+    found = get_command(app)
+    for name in command.split():
+        found = found.commands[name]
+    options = {option for parameter in found.params for option in parameter.opts}
+    arguments = inspect.signature(function).parameters.keys() - {"check", "console"}
+    assert set(map(option_for, arguments)) <= options
 
 
 def session(folder, output, *, task=TRANSLATION, processes=1, **options):

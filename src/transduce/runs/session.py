@@ -106,7 +106,7 @@ class TrainingSession:
         self.folder.check_resumable()
         self.say(f"resuming {self.folder.path} with the settings in {self.folder.path / RUN}")
         if ignored:
-            names = ", ".join(f"--{_OPTIONS.get(name, name).replace('_', '-')}" for name in ignored)
+            names = ", ".join(map(option_for, ignored))
             self.say(f"these options have no effect on a resumed run: {names}; only --steps can change it")
         return True
 
@@ -194,6 +194,11 @@ class TrainingSession:
             " --wandb": self.wandb,
         }
         return command + "".join(option for option, is_given in options.items() if is_given)
+
+
+def option_for(argument: str) -> str:
+    """Return the command line's option for an argument of a training function."""
+    return f"--{_OPTIONS.get(argument, argument).replace('_', '-')}"
 
 
 @contextmanager
