@@ -12,6 +12,7 @@ from tokenizers import models, pre_tokenizers, trainers
 from transduce.data.normalization import normalize_text
 from transduce.data.tokenizer import SPECIAL
 from transduce.data.tokenizer_training import train_side_tokenizer, train_tokenizer
+from transduce.errors import ConfigError
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -145,3 +146,10 @@ def test_jamo_are_tokens_where_text_is_decomposed():
 def test_no_break_spaces_are_spaces_with_nfkc():
     side = train_side_tokenizer(["a\u00a0b\u202fc"], kind="symbols", normalize="nfkc")
     assert [len(ids) for ids in side.encode(["a b c", "a\u202fb"])] == [3, 2]
+
+
+def test_an_unknown_kind_and_a_single_text_are_refused():
+    with pytest.raises(ConfigError, match="no tokenizer of kind 'chars'; use one of bpe, "):
+        train_tokenizer(["a"], ["b"], kind="chars")
+    with pytest.raises(TypeError, match="a list of texts"):
+        train_tokenizer("a", "b")

@@ -11,6 +11,7 @@ from transduce.cli.translate import translate
 from transduce.data.tokenizer_training import train_tokenizer
 from transduce.decoding import search
 from transduce.decoding.beam import beam_search
+from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.glossary import Glossary
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
@@ -413,3 +414,18 @@ def test_a_device_that_is_not_there_is_named(tmp_path):
     transduce.save(small_translator().model, tmp_path, TOKENIZER)
     with pytest.raises(ConfigError, match=r"nowhere.*--device"):
         Translator.load(tmp_path, device="nowhere")
+
+
+def test_repr_is_one_line():
+    translator = small_translator(beam=3)
+    assert repr(translator).startswith("Translator(Transformer in float32 on cpu, TokenizerPair(joint=")
+    assert "beam=3" in repr(translator)
+    ensemble = dataclasses.replace(translator, model=Ensemble([translator.model] * 2))
+    assert "Transformer in float32 on cpu + Transformer in float32 on cpu" in repr(ensemble)
+    assert "\n" not in repr(ensemble)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, ["the fox", None]])
+def test_what_is_not_text_is_refused(wrong):
+    with pytest.raises(TypeError, match=r"expected (a text|texts)"):
+        small_translator()(wrong)

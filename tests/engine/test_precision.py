@@ -61,3 +61,14 @@ def test_auto_precision_on_a_cpu_depends_on_the_kernels_alone(monkeypatch):
     monkeypatch.setattr("transduce.engine.precision.library", object)
     assert preferred_precision(small_model(), cpu) == "int8"
     assert preferred_precision(small_rnn(), cpu) == "float32"
+
+
+@pytest.mark.parametrize("precision", ["fp16", torch.float32])
+def test_an_unknown_precision_is_refused(precision):
+    with pytest.raises(ConfigError, match=r"precision .* use auto, float32, bfloat16 or int8"):
+        to_precision(small_model(), precision)
+
+
+def test_a_device_that_torch_cannot_use_is_refused():
+    with pytest.raises(ConfigError, match="'xla', which this torch cannot use"):
+        choose_device("xla")

@@ -222,6 +222,7 @@ def test_many_lines_get_fewer_resamples_to_limit_memory(monkeypatch):
 
 def test_metric_names_are_accepted_in_any_case():
     assert metric_names(["BLEU", "chrF", "bleu", "PER"]) == ["bleu", "chrf", "per"]
+    assert metric_names("exact") == ["exact"]
 
 
 def test_mistakes():

@@ -201,6 +201,7 @@ def test_a_loaded_translator_can_be_inspected(tmp_path):
     found = transduce.inspect(translator, ENGLISH, GERMAN)
     assert found.target == GERMAN
     assert found.data() == look(model, tokenizer, ENGLISH, GERMAN, beam=2, extra_length=3).data()
+    assert transduce.inspect(tmp_path / "model", ENGLISH, GERMAN).target == GERMAN
 
 
 def test_notebooks_show_a_frame():

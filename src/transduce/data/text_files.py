@@ -96,6 +96,8 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
 
 def require_utf8(text: str, name: str) -> None:
     """Raise a `DataError` if a text, such as a command-line argument, cannot be encoded as UTF-8."""
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be a str, not {type(text).__name__}")
     try:
         text.encode()
     except UnicodeEncodeError as error:

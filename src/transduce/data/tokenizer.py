@@ -167,6 +167,10 @@ class TokenizerPair:
         eos = self._shared("eos", "</s>", "[SEP]", "<|endoftext|>")
         self.vocabulary = Vocabulary(source=source.size, target=target.size, pad=pad, bos=bos, eos=eos)
 
+    def __repr__(self) -> str:
+        sizes = f"joint={self.source.size}" if self.joint else f"{self.source.size}, {self.target.size}"
+        return f"TokenizerPair({sizes})"
+
     def _shared(self, purpose: str, *names: str) -> int:
         """Return the id that both sides have for a special token, which may have one of these names."""
         token = self.target.id_of(*names)

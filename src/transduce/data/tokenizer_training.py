@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, chain
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Backend
 from transduce.data.normalization import DEFAULT, Normalization, normalize_text, normalizer_for
 from transduce.data.tokenizer import SPECIAL, SideTokenizer, TokenizerPair
 from transduce.data.words import count_characters, count_words, repeated
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
 
 Kind = Literal["bpe", "unigram", "wordpiece", "char", "byte", "symbols"]
 Subwords = Literal["bpe", "unigram", "wordpiece"]
@@ -42,6 +42,8 @@ def train_tokenizer(
     ``joint`` is true and their kinds are the same. ``size`` limits each vocabulary, except that of characters
     and bytes. ``TokenizerPair.warnings`` says what is doubtful about the result.
     """
+    if isinstance(source, str) or isinstance(target, str):
+        raise TypeError("expected a list of texts for each side, not one str")
     source_kind, target_kind = source_kind or kind, target_kind or kind
     if joint and source_kind == target_kind:
         side = train_side_tokenizer(chain(source, target), kind=source_kind, size=size, normalize=normalize)
@@ -56,6 +58,10 @@ def train_side_tokenizer(
     texts: Iterable[str], *, kind: Kind = "bpe", size: int = 8000, normalize: Normalization = DEFAULT
 ) -> SideTokenizer:
     """Train one tokenizer; ``size`` limits the vocabulary, except that of characters and bytes."""
+    if kind not in get_args(Kind):
+        raise ConfigError(
+            f"there is no tokenizer of kind {kind!r}", f"use one of {', '.join(get_args(Kind))}"
+        )
     normalized = (normalize_text(text, normalize) for text in texts)
     if kind == "char":
         return _side(_characters(normalized), normalize)

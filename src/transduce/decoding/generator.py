@@ -16,7 +16,7 @@ from transduce.decoding.hypotheses import Hypothesis
 from transduce.decoding.sampling import sample
 from transduce.decoding.settings import SearchSettings, named
 from transduce.decoding.translation import in_one_line
-from transduce.engine.precision import for_inference
+from transduce.engine.precision import for_inference, summarize
 from transduce.errors import ConfigError, DataError
 from transduce.models.protocol import Precision, SequenceModel
 
@@ -61,6 +61,9 @@ class TextGenerator:
     model: SequenceModel[Any, Any]
     tokenizer: TokenizerPair
     settings: SearchSettings = field(default_factory=lambda: SearchSettings(sample=True))
+
+    def __repr__(self) -> str:
+        return f"TextGenerator({summarize(self.model)}, {self.tokenizer!r}, {self.settings!r})"
 
     @classmethod
     def load(

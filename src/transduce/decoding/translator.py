@@ -26,7 +26,7 @@ from transduce.decoding.settings import SearchSettings
 from transduce.decoding.trace import Trace
 from transduce.decoding.translation import Candidate, Translation, join_pieces
 from transduce.decoding.workers import WorkerPool
-from transduce.engine.precision import for_inference
+from transduce.engine.precision import for_inference, summarize
 from transduce.errors import ConfigError, DataError, TransduceError
 from transduce.models.protocol import Precision, SequenceModel
 
@@ -143,6 +143,11 @@ class Translator:
             longest_source=min((length for length in lengths if length), default=None),
         )
 
+    def __repr__(self) -> str:
+        models = self.model.models if isinstance(self.model, Ensemble) else [self.model]
+        summary = " + ".join(summarize(model) for model in models)
+        return f"Translator({summary}, {self.tokenizer!r}, {self.settings!r})"
+
     @overload
     def __call__(  # type: ignore[overload-overlap]
         self, texts: str, *, factors: Sequence[str] = ()
@@ -167,6 +172,8 @@ class Translator:
                 )
             (translation,) = self.stream([texts], factors=by_factor)
             return translation
+        if not isinstance(texts, Iterable):
+            raise TypeError(f"expected a text or a list of texts, not {type(texts).__name__}")
         return list(self.stream(texts, factors=factors))
 
     def stream(
@@ -331,6 +338,8 @@ def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
         chunk: list[str] = []
         try:
             for line in islice(iterator, size):
+                if not isinstance(line, str):
+                    raise TypeError(f"expected texts (str), not {type(line).__name__}: {line!r}")
                 chunk.append(line.rstrip("\r\n"))  # one by one: these stay if the next one fails
         except TransduceError as failure:
             error = failure

@@ -34,6 +34,8 @@ def to_precision(model: Model, precision: Precision) -> Model:
         if not on_cpu:
             raise ConfigError("int8 runs on CPUs only", "use --precision bfloat16 on a GPU")
         return _to_int8(model.float())
+    if precision != "float32":
+        raise ConfigError(f"precision (--precision) is {precision!r}", "use auto, float32, bfloat16 or int8")
     return model.float()
 
 
@@ -65,6 +67,14 @@ def precision_of(model: nn.Module) -> NumberFormat:
     if any(isinstance(module, Int8Linear) for module in model.modules()):
         return "int8"
     return "bfloat16" if next(model.parameters()).dtype == torch.bfloat16 else "float32"
+
+
+def summarize(model: object) -> str:
+    """Return a model's kind, precision and device in a few words."""
+    name = type(model).__name__.removeprefix("Packed")
+    if not isinstance(model, nn.Module) or not any(True for _ in model.parameters()):  # a user's own
+        return name
+    return f"{name} in {precision_of(model)} on {next(model.parameters()).device}"
 
 
 def require_bfloat16() -> None:
@@ -104,6 +114,13 @@ def choose_device(name: str = "auto") -> torch.device:
             f"there is no device {name!r}: torch finds {torch.cuda.device_count()} CUDA devices",
             "use --device auto or cpu",
         )
+    if device.type not in ("cpu", "cuda"):
+        try:
+            torch.empty(1, device=device)
+        except (RuntimeError, NotImplementedError, AssertionError) as error:  # depends on the kind of device
+            raise ConfigError(
+                f"device (--device) is {name!r}, which this torch cannot use", "use auto or cpu"
+            ) from error
     return device
 
 

@@ -38,7 +38,7 @@ def evaluate(
     hypotheses: Text | None = None,
     compare_with: "Text | Translator | None" = None,
     alternatives: bool = False,
-    metrics: Sequence[str] = DEFAULT_METRICS,
+    metrics: str | Sequence[str] = DEFAULT_METRICS,
     lowercase: bool = False,
     tokenize: str = "13a",
     language: str | None = None,

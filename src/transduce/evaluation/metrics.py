@@ -33,8 +33,9 @@ _SACREBLEU = ("bleu", "chrf", "ter")
 _DEFAULT_OPTIONS = MetricOptions()
 
 
-def metric_names(names: Sequence[str]) -> list[str]:
+def metric_names(names: str | Sequence[str]) -> list[str]:
     """Return the metrics' names in lower case, each once."""
+    names = [names] if isinstance(names, str) else names
     known = list(dict.fromkeys(name.lower() for name in names))
     for name in known:
         if name not in METRICS:

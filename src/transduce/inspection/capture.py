@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -24,11 +25,13 @@ MAX_TOKENS = 512  # on a side: the page grows with their square
 
 
 @torch.no_grad()
-def inspect(translator: Translator, source: str, target: str | None = None) -> Inspection:
-    """Translate a sentence, and record the attention weights and the search.
+def inspect(translator: Translator | str | Path, source: str, target: str | None = None) -> Inspection:
+    """Translate a sentence with a translator or the model of a folder, and record its attention and search.
 
     If a ``target`` is given, weights and probabilities are those of that target instead of the translation.
     """
+    if not isinstance(translator, Translator):
+        translator = Translator.load(translator)
     model, tokenizer = translator.model, translator.tokenizer
     if isinstance(model, PackedTransformer):
         model = model.transformer  # the same weights, layer by layer

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transduce import artifact
 from transduce.data.image_files import list_images, read_for_model
-from transduce.engine.precision import for_inference
+from transduce.engine.precision import for_inference, summarize
 from transduce.errors import ConfigError, DataError
 from transduce.models.protocol import Precision
 from transduce.models.vit import ViT
@@ -77,6 +77,9 @@ class ImageClassifier:
     """
 
     model: ViT
+
+    def __repr__(self) -> str:
+        return f"ImageClassifier({summarize(self.model)}, {len(self.model.config.class_names)} classes)"
 
     @classmethod
     def load(

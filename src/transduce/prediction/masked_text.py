@@ -19,7 +19,7 @@ from transduce.data.readable import readable
 from transduce.data.text_files import require_utf8
 from transduce.data.text_pairs import encode_lines, segments_of
 from transduce.data.tokenizer import TokenizerPair
-from transduce.engine.precision import for_inference
+from transduce.engine.precision import for_inference, summarize
 from transduce.errors import ConfigError, DataError
 from transduce.models.bert import BERT
 from transduce.models.protocol import Precision
@@ -58,6 +58,9 @@ class MaskedTextModel:
     model: BERT
     tokenizer: TokenizerPair
     on_warning: Callable[[str], None] | None = None  # receives warnings instead of Python's `warnings`
+
+    def __repr__(self) -> str:
+        return f"MaskedTextModel({summarize(self.model)}, {self.tokenizer!r})"
 
     @classmethod
     def load(

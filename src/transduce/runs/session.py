@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ class Run:
     """A run that `transduce.train` or one of its siblings has trained, to its end or until it was stopped."""
 
     folder: Path
-    task: Task
+    task: Task = field(repr=False)
     finished: bool
 
     @property

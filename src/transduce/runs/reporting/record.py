@@ -103,7 +103,7 @@ def read_record(folder: str | Path) -> RunRecord:
     """Read the record of the run in ``folder``; a `TrainingError` if there is no run, or no metrics yet."""
     folder = Path(folder).expanduser()
     if not (folder / RUN).exists():
-        nearby = [other for other in (folder.parent, folder / "run") if (other / RUN).exists()]
+        nearby = [other for other in (folder.parent, folder / "run") if (other / METRICS).exists()]
         remedy = f"did you mean {nearby[0]}?" if nearby else "use the --out folder of a training command"
         raise TrainingError(f"{folder} is not a run folder: it contains no {RUN}", remedy)
     config = read_toml(folder / RUN)
