@@ -69,8 +69,8 @@ class UserChoices:
             )
         for name in ("steps", "epochs", "minutes"):
             length = getattr(self, name)
-            if length is not None and not 0 < length < math.inf:
-                raise ConfigError(f"{name} is {length}", "give a number greater than 0")
+            if length is not None and not (isinstance(length, int | float) and 0 < length < math.inf):
+                raise ConfigError(f"{name} is {length!r}", "give a number greater than 0")
         if self.preset:
             preset(self.preset)
         if self.family:
@@ -174,11 +174,15 @@ def user_choices(
         "training.save_minutes": save_minutes,
         "training.validation_metric": validation_metric,
     }
+    if not isinstance(overrides, Mapping | None):
+        raise ConfigError(
+            f"overrides is a {type(overrides).__name__}", 'give a dict: {"training.warmup": 500}'
+        )
     settings = {**(overrides or {})}
-    for key, value in named.items():
+    for key, value in (*named.items(), ("training.steps", steps), ("training.minutes", minutes)):
         if value is not None and key in settings:
             raise ConfigError(f"{key} was given twice", "leave it out of the overrides (--set)")
-        if value is not None:
+        if value is not None and key in named:
             settings[key] = value
     if config is not None and not isinstance(config, RunConfig):
         config = read_toml(Path(config).expanduser())
@@ -209,6 +213,10 @@ def parse_overrides(settings: Iterable[str] | None) -> dict[str, object]:
 
 
 def _where_it_belongs(key: str) -> str:
+    if key in _TABLES:
+        return (
+            f"name one of its settings, for example {'model.heads' if key == 'model' else 'training.warmup'}"
+        )
     name = key.rpartition(".")[2]
     known = [f"training.{field}" for field in TrainingConfig.model_fields]
     known += [f"model.{field}" for field in TransformerConfig.model_fields]

@@ -1,6 +1,7 @@
 """Pairs of texts for a translation run: checked, tokenized and written as ids."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -121,7 +122,7 @@ class TranslationInputs:
             raise ConfigError(
                 "training.bpe_dropout cannot be combined with source factors", "leave out one of them"
             )
-        with console.status("reading the source factors ..."):
+        with console.status("reading the source factors ...") if self.source_factors else nullcontext():
             sizes = [len(vocabulary) for vocabulary in self.factors]
             if self.valid and self.valid.factors:
                 factor_vocabularies(self.valid)
