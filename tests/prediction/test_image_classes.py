@@ -51,6 +51,20 @@ def test_one_image_in_one_result_out(classifier):
     assert one.probability >= one.classes[1].probability
 
 
+def test_lists_of_arrays_and_pillow_images(classifier):
+    image = pytest.importorskip("PIL.Image")
+    pixels = images(2, HEIGHT, WIDTH, CHANNELS)
+    expected = classifier(pixels)
+    pillow = [image.fromarray(each) for each in pixels]
+    for results in (classifier(list(pixels)), classifier(pillow), [classifier(one) for one in pillow]):
+        for result, wanted in zip(results, expected, strict=True):
+            assert result.label == wanted.label
+            assert result.probability == pytest.approx(wanted.probability, abs=1e-5)
+    assert classifier(pillow[0].resize((2 * WIDTH, 2 * HEIGHT))).label in "abc"
+    with pytest.raises(DataError, match="batch"):
+        classifier([pixels])
+
+
 def test_the_order_can_be_given_where_the_shape_fits_both():
     classifier = ImageClassifier(vit(3, 3, 3))
     pixels = images(4, 3, 3, 3)

@@ -105,6 +105,12 @@ def test_last_and_steps_exclude_each_other(finished, tmp_path):
         average_run(finished.folder, tmp_path / "out", last=1, steps=[4])
 
 
+@pytest.mark.parametrize("name", ["best", "final"])
+def test_models_of_the_run_are_not_overwritten(finished, name):
+    with pytest.raises(ConfigError, match=name):
+        average_run(finished.folder, finished.folder / name)
+
+
 def test_a_run_without_checkpoints_is_not_averaged(finished, tmp_path):
     for path in checkpoint.list_checkpoints(finished.folder / "checkpoints"):
         checkpoint.shutil.rmtree(path)

@@ -10,6 +10,12 @@ from transduce.cli.options import HELP, PANELS
 class Command(TyperCommand):
     """A command that lists the panels of its options in the order of `PANELS`, and ``--help`` at the end."""
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Wrap the paragraphs of the help text to the terminal, not as in the source code."""
+        paragraphs = (self.help or "").split("\n\n")
+        self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        super().format_help(ctx, formatter)
+
     def get_params(self, ctx: Any) -> list[Any]:
         """Return arguments and options, sorted by panel."""
         return sorted(_flags_without_type(super().get_params(ctx)), key=_position)

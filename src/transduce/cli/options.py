@@ -176,7 +176,11 @@ Separate = Annotated[
 ]
 Normalize = Annotated[
     Literal["nfc", "nfd", "nfkc", "none"],
-    Option(help="Unicode normalization of all text before tokenization.", rich_help_panel=TOKENIZER),
+    Option(
+        case_sensitive=False,
+        help="Unicode normalization of all text before tokenization.",
+        rich_help_panel=TOKENIZER,
+    ),
 ]
 
 # Training

@@ -52,6 +52,11 @@ def read_for_model(paths: Sequence[Path], size: tuple[int, int], channels: int) 
     return np.stack([_as_channels(_read_image(path, size), channels, path) for path in paths])
 
 
+def pixels_for_model(image: "Image.Image", size: tuple[int, int], channels: int) -> Pixels:
+    """Return a Pillow image resized and converted for a model: (height, width, channels)."""
+    return _as_channels(_pixels(image, size, "the image"), channels, Path("the image"))
+
+
 def list_images(paths: Sequence[Path]) -> list[Path]:
     """Return the files among these paths, and the image files inside the folders among them."""
     files: list[Path] = []
@@ -97,7 +102,7 @@ def _files(folder: Path) -> list[Path]:
 def _read_image(path: Path, size: tuple[int, int] | None) -> Pixels:
     """Read an image, rotated as its EXIF data says, on white where transparent: (height, width, 1 or 3)."""
     try:
-        from PIL import Image, ImageOps
+        from PIL import Image
     except ImportError:
         raise DependencyError(
             "image files need Pillow, which is not installed", "run: pip install Pillow"
@@ -107,18 +112,25 @@ def _read_image(path: Path, size: tuple[int, int] | None) -> Pixels:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(path) as opened:
-                image = ImageOps.exif_transpose(opened)
-            if image.mode[0] in "IF":
-                raise DataError(f"{path} has more than 8 bits per channel", "convert it to 8 bits")
-            image = _opaque(image)
-            if size is not None and image.size != size[::-1]:
-                image = image.resize(size[::-1], Image.Resampling.BILINEAR)
-            pixels: Pixels = np.asarray(image, dtype=np.uint8)
+                return _pixels(opened, size, str(path))
     except FileNotFoundError:
         raise DataError(f"{path} does not exist", "give the path of an image") from None
     except (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError) as error:
         reason = str(error).replace(f" {str(path)!r}", "")
         raise DataError(f"{path} cannot be read as an image: {reason}", "remove or replace it") from error
+
+
+def _pixels(opened: "Image.Image", size: tuple[int, int] | None, name: str) -> Pixels:
+    """Return the pixels of an open image, as `_read_image` describes them."""
+    from PIL import Image, ImageOps
+
+    image = ImageOps.exif_transpose(opened)
+    if image.mode[0] in "IF":
+        raise DataError(f"{name} has more than 8 bits per channel", "convert it to 8 bits")
+    image = _opaque(image)
+    if size is not None and image.size != size[::-1]:
+        image = image.resize(size[::-1], Image.Resampling.BILINEAR)
+    pixels: Pixels = np.asarray(image, dtype=np.uint8)
     return pixels.reshape(*pixels.shape[:2], -1)
 
 

@@ -129,8 +129,8 @@ class Translator:
             glossary = replace(glossary, always=(*glossary.always, *constraints))
         elif glossary is not None or constraints:
             glossary = Glossary.load(glossary, constraints)
-        models = [for_inference(artifact.load_text_to_text(path), precision, device) for path in folders]
         tokenizer = _load_tokenizer(folders)
+        models = [for_inference(artifact.load_text_to_text(path), precision, device) for path in folders]
         lengths = [artifact.read_header(path).longest_source for path in folders]
         return cls(
             model=models[0] if len(models) == 1 else Ensemble(models),
@@ -321,6 +321,8 @@ def _load_tokenizer(folders: Sequence[str | Path]) -> TokenizerPair:
     """Load the tokenizer that the models in these folders share."""
     if not folders:
         raise ConfigError("no model folder was given", "name one or more model folders")
+    if isinstance(folders[0], list | tuple):
+        raise ConfigError("a list of model folders was given", "give each folder as an argument of its own")
     tokenizer = artifact.load_tokenizer(folders[0])
     for folder in folders[1:]:
         if not tokenizer.is_like(artifact.load_tokenizer(folder)):

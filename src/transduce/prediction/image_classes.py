@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from transduce import artifact
-from transduce.data.image_files import list_images, read_for_model
+from transduce.data.image_files import list_images, pixels_for_model, read_for_model
 from transduce.engine.precision import for_inference, summarize
 from transduce.errors import ConfigError, DataError
 from transduce.models.protocol import Precision
@@ -94,26 +94,31 @@ class ImageClassifier:
     def __call__(self, images: Sequence[str | Path], *, top: int = 1) -> list[ClassifiedImage]: ...
     @overload
     def __call__(
-        self, images: Pixels, *, top: int = 1, channels_first: bool | None = None
+        self, images: Any, *, top: int = 1, channels_first: bool | None = None
     ) -> ClassifiedImage | list[ClassifiedImage]: ...
     def __call__(
         self,
-        images: str | Path | Sequence[str | Path] | Pixels,
+        images: Any,
         *,
         top: int = 1,
         channels_first: bool | None = None,
     ) -> ClassifiedImage | list[ClassifiedImage]:
         """Return the ``top`` most likely classes of one image, or a list of results for several.
 
-        Images are file names, or pixels as an array or tensor: bytes, or numbers from 0 to 1, of shape
-        (height, width, channels) or (channels, height, width), with a batch dimension in front for several.
-        If the order of the dimensions is not given by ``channels_first``, the shape decides; where it fits
-        both orders, the channels are taken to be last.
+        Images are file names, Pillow images, or pixels as an array or tensor: bytes, or numbers from 0 to 1,
+        of shape (height, width, channels) or (channels, height, width). Several are a list, or an array with
+        a batch dimension in front. If the order of the dimensions is not given by ``channels_first``, the
+        shape decides; where it fits both orders, the channels are taken to be last.
         """
         if isinstance(images, np.ndarray | Tensor):
             pixels = torch.tensor(images) if isinstance(images, np.ndarray) else images
             results = list(self._classify(self._channels_last(pixels, channels_first), top))
             return results[0] if pixels.dim() == 3 else results
+        if hasattr(images, "convert"):  # a Pillow image
+            pixels = torch.from_numpy(pixels_for_model(images, self.model.config.size, self.model.channels))
+            return self._classify(pixels[None], top)[0]
+        if isinstance(images, list | tuple) and not all(isinstance(image, str | Path) for image in images):
+            return [self._classify_one(image, top, channels_first) for image in images]
         if isinstance(images, str | Path):
             if Path(images).expanduser().is_dir():
                 raise DataError(f"{images} is a folder", "give a list of files and folders")
@@ -124,6 +129,13 @@ class ImageClassifier:
                 raise result.error
             results.append(result)
         return results
+
+    def _classify_one(self, image: Any, top: int, channels_first: bool | None) -> ClassifiedImage:
+        """Classify an element of a list: a file name, a Pillow image, or pixels without a batch dimension."""
+        result = self(image, top=top, channels_first=channels_first)
+        if isinstance(result, list):
+            raise DataError("a list element has a batch dimension", "give one image per element")
+        return result
 
     def stream(
         self, paths: Sequence[str | Path], *, top: int = 1

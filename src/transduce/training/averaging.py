@@ -42,6 +42,8 @@ def average_run(
     config = read_toml(folder / "run.toml")
     if last is not None and steps is not None:
         raise ConfigError("both the last checkpoints and steps were chosen", "choose one of them")
+    if Path(out).expanduser().resolve() in [(folder / name).resolve() for name in ("best", "final")]:
+        raise ConfigError(f"{out} is a model that the run itself has written", "choose another --out")
     paths = _choose(folder, last or config.training.average, steps)
     for path in paths:
         if not checkpoint.is_intact(path):
