@@ -115,7 +115,7 @@ class ImageClassifier:
             results = list(self._classify(self._channels_last(pixels, channels_first), top))
             return results[0] if pixels.dim() == 3 else results
         if hasattr(images, "convert"):  # a Pillow image
-            pixels = torch.from_numpy(pixels_for_model(images, self.model.config.size, self.model.channels))
+            pixels = torch.tensor(pixels_for_model(images, self.model.config.size, self.model.channels))
             return self._classify(pixels[None], top)[0]
         if isinstance(images, list | tuple) and not all(isinstance(image, str | Path) for image in images):
             return [self._classify_one(image, top, channels_first) for image in images]
