@@ -54,7 +54,8 @@ def test_wmt14_can_be_planned_from_a_few_batches(name, tmp_path, monkeypatch):
         return real(trainer, batches)
 
     monkeypatch.setattr(Trainer, "compute_gradients", compute_gradients)
-    monkeypatch.setattr(autotune, "_choose_precision_and_threads", lambda *_: ({"precision": "float32"}, ""))
+    float32 = autotune.FastestSettings("float32", "for the test")
+    monkeypatch.setattr(autotune, "_fastest_settings", lambda *_: float32)
     inputs = TranslationInputs(source=tmp_path / "a", target=tmp_path / "b", tokenizer="char")
     run = prepare(tmp_path / "run", inputs, UserChoices(small), Console(quiet=True), WorkerGroup())
     speed = measure_speed(run, torch.device("cpu"), seconds=0.0)
