@@ -160,5 +160,5 @@ def test_a_real_checkpoint_of_fairseq(shared):
     assert found["model"]["encoder.embed_tokens.weight"].shape[1] == 128
     assert all(isinstance(tensor, torch.Tensor) for tensor in found["model"].values())
     assert found["cfg"]["model"]["encoder_layers"] == 5
-    with pytest.raises(ArtifactError, match="checkpoint_best.pt calls"):  # to make NumPy numbers
+    with pytest.raises(ArtifactError, match=r"checkpoint_best\.pt calls"):  # to make NumPy numbers
         read_torch(path)
