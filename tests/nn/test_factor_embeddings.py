@@ -64,7 +64,8 @@ def test_the_engine_reads_factors():
     states, mask = packed.encode(batch)
     exact = reference.encode(batch)
     assert torch.equal(mask, exact.mask)
-    assert torch.allclose(states[mask], exact.states[mask], atol=0.1)
+    # Without VNNI, inputs have 7 bits.
+    assert torch.allclose(states[mask], exact.states[mask], atol=0.2)
     without = batch.clone()
     without[..., 1:] = 0
     assert not torch.allclose(packed.encode(without).states[mask], states[mask], atol=0.1)

@@ -330,6 +330,9 @@ def test_the_result_is_a_run(files, tmp_path):
         tmp_path / "run" / part for part in ("", "best", "final")
     )
     assert [line["step"] for line in run.metrics if "valid_loss" in line] == [3, 6]
+    assert transduce.Run.load(str(run.folder)) == run
+    with pytest.raises(TrainingError, match="run folder"):
+        transduce.Run.load(run.final)
     assert run.translator()("abc").text == transduce.Translator.load(run.final)("abc").text
 
 

@@ -48,6 +48,14 @@ class Run:
     task: Task = field(repr=False)
     finished: bool
 
+    @classmethod
+    def load(cls, folder: str | Path) -> "Run":
+        """Return the run of an earlier training, from its run folder."""
+        from transduce.runs.reporting.record import read_record
+
+        record = read_record(folder)
+        return cls(record.folder, record.task, record.finished)
+
     @property
     def best(self) -> Path:
         """The model folder with the best validation; it is missing if no validation loss was finite."""
