@@ -23,7 +23,8 @@ ROWS = [
     {"engine"},
     {"models", "data", "tasks"},
     {"nn", "config"},
-    {"errors", "machine", "terminal"},
+    {"files", "terminal"},
+    {"errors", "machine"},
 ]
 RANK = {room: len(ROWS) - row for row, rooms in enumerate(ROWS) for room in rooms}
 

@@ -17,30 +17,6 @@ from transduce.errors import ConfigError
 from transduce.models.build import build
 from transduce.training.precision import autocast
 
-
-def test_a_file_is_replaced_by_its_new_content(tmp_path):
-    path = tmp_path / "notes.txt"
-    for content in (b"old", b"new"):
-        machine.write_atomically(path, content)
-        assert path.read_bytes() == content
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("failing", ["fsync", "replace"])
-def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_behind(tmp_path, monkeypatch, failing):
-    path = tmp_path / "notes.txt"
-    path.write_bytes(b"old")
-
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os if failing == "fsync" else Path, failing, fail)
-    with pytest.raises(OSError, match="No space left"):
-        machine.write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 PROGRAM = """
 import torch

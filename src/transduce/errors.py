@@ -1,12 +1,61 @@
 """Errors that a user can correct: one line that says what is wrong, where, and what to do."""
 
+import errno
+
+# What a terminal would obey instead of showing it: control characters, and marks that reverse text.
+_ESCAPED = {
+    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+}
+_REMEDIES = {
+    errno.ENOENT: "check the path",
+    errno.EACCES: "check the permissions",
+    errno.EPERM: "check the permissions",
+    errno.EROFS: "choose a place that can be written",
+    errno.EEXIST: "choose another name, or remove what is there",
+    errno.ENOTDIR: "choose another path: a part of this one is a file",
+    errno.EISDIR: "give a file, not a folder",
+    errno.ELOOP: "choose another path: this one is a loop of symbolic links",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOSPC: "free disk space, or choose another place",
+    errno.EDQUOT: "free disk space, or choose another place",
+    errno.EMFILE: "raise the limit of open files: ulimit -n",
+    errno.EINVAL: "choose another path",
+}
+
+
+def printable(text: str) -> str:
+    """Return a text in which control characters are escaped, so that a terminal shows all of it."""
+    return text.translate(_ESCAPED)
+
+
+def reason_of(error: OSError) -> str:
+    """Return what the operating system says about an error, without the name of the file."""
+    return error.strerror or str(error) or type(error).__name__
+
+
+def remedy_for(error: OSError) -> str:
+    """Return what a user can do about an error of the operating system."""
+    return _REMEDIES.get(error.errno or 0, "check the file, or choose another one")
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Tell whether torch, NumPy or Python raised this error because memory was exhausted."""
+    message = str(error).lower()
+    return (
+        isinstance(error, MemoryError)
+        or "can't allocate memory" in message
+        or "out of memory" in message
+        or "numel: integer multiplication overflow" in message
+    )
+
 
 class TransduceError(Exception):
     """An error that the user can correct. The command line prints it as one line and exits with code 2."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         # Messages of other libraries may be part of the problem, and may have several lines.
-        super().__init__(" ".join(f"{problem}; {remedy}".split()))
+        super().__init__(printable(" ".join(f"{problem}; {remedy}".split())))
         self.problem = problem
         self.remedy = remedy
 

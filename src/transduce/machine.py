@@ -1,4 +1,4 @@
-"""The processor, the memory and the disk: faulty CPU instructions, the memory allocator, atomic writes."""
+"""The processor and the memory: faulty CPU instructions, the memory allocator."""
 
 import ctypes
 import faulthandler
@@ -12,35 +12,6 @@ from functools import cache
 from pathlib import Path
 
 _TIME_LIMIT = 10  # seconds, for one small matrix product
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a killed process leaves either the old content or all of the new one.
-
-    The data are written to a hidden file beside ``path``, flushed to disk and renamed. If that fails, the
-    hidden file is removed, the old file stays, and the `OSError` is passed on. Two processes must not write
-    the same file at the same time.
-    """
-    temporary = path.with_name(f".{path.name}.new")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-
-
-def sync(path: Path) -> None:
-    """Flush a file or folder to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @cache

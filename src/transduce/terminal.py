@@ -12,6 +12,8 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.segment import ControlType, Segment
 
+from transduce.errors import printable
+
 T = TypeVar("T")
 
 _GAP = "  "
@@ -138,7 +140,8 @@ def with_bar(items: Iterable[T], what: str, total: int | None, console: Console)
 
 
 def print_line(console: Console, text: str) -> None:
-    """Print text as it is, in lines that are not wrapped, so that paths and commands can be copied."""
+    """Print text in lines that are not wrapped, so that paths and commands can be copied."""
+    text = "\n".join(map(printable, text.split("\n")))
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -31,8 +31,9 @@ from transduce.artifact.weights import (
 from transduce.config import RNNConfig, TransformerConfig, Vocabulary
 from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TokenizerPair
 from transduce.engine.precision import choose_device, to_precision
-from transduce.errors import ArtifactError, ConfigError
-from transduce.machine import avoid_broken_amx, sync
+from transduce.errors import ArtifactError, ConfigError, reason_of
+from transduce.files import real_path, sync, user_path
+from transduce.machine import avoid_broken_amx
 from transduce.models.bert import BERT
 from transduce.models.build import TextToText
 from transduce.models.gpt import GPT
@@ -65,7 +66,7 @@ def save(
         longest_source: Length in tokens of the longest source the model was trained on, if known.
 
     """
-    folder = Path(folder).expanduser()
+    folder = user_path(folder)
     model = getattr(model, "_orig_mod", model)  # torch.compile wraps the model
     _check_shapes(model, folder)
     header = Header(
@@ -89,7 +90,7 @@ def save(
             # safetensors makes the file readable for its owner only; the umask should decide.
             (new / WEIGHTS).chmod((new / CONFIG).stat().st_mode)
     except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
         unchanged = " (the model in the folder is unchanged)" if (folder / WEIGHTS).exists() else ""
         raise ArtifactError(
             f"cannot write {folder}: {reason}{unchanged}", "check the free space and permissions"
@@ -104,7 +105,7 @@ def load(folder: str | Path, *, precision: Precision = "float32", device: str = 
     To translate, use `transduce.Translator`, which chooses the fastest device and precision by default.
     """
     avoid_broken_amx()  # must run before anything is computed
-    folder = Path(folder).expanduser()
+    folder = user_path(folder)
     path = folder / WEIGHTS
     header = read_header(folder)
     try:
@@ -146,7 +147,7 @@ def load_text_to_text(folder: str | Path) -> TextToText:
 
 def load_tokenizer(folder: str | Path) -> TokenizerPair:
     """Load the tokenizer of a model folder."""
-    folder = Path(folder).expanduser()
+    folder = user_path(folder)
     header = read_header(folder)
     vocabulary, model = header.vocabulary, header.model
     factors = model.source_factors if isinstance(model, TransformerConfig | RNNConfig) else []
@@ -172,7 +173,7 @@ def load_tokenizer(folder: str | Path) -> TokenizerPair:
 
 def is_part_of_a_model(path: Path) -> bool:
     """Return whether a file belongs to a model folder, and so must not be overwritten."""
-    path = path.expanduser().resolve()
+    path = real_path(user_path(path))
     return path.name in {CONFIG, WEIGHTS, *_TEXT_FILES} and (path.parent / WEIGHTS).exists()
 
 

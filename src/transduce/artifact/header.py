@@ -11,6 +11,7 @@ from pydantic import Field
 from transduce.artifact.weights import COPY_AGAIN, WEIGHTS, read_metadata
 from transduce.config import ModelConfig, Settings, Vocabulary, validate
 from transduce.errors import ArtifactError, ConfigError
+from transduce.files import user_path
 
 FORMAT = 1
 CONFIG = "config.json"
@@ -37,7 +38,7 @@ class Header(Settings):
 
 def read_header(folder: str | Path) -> Header:
     """Read the header stored with the weights, with the changes that ``config.json`` may make to it."""
-    folder = Path(folder).expanduser()
+    folder = user_path(folder)
     if not os.path.isdir(folder):  # noqa: PTH112 (pathlib raises an error if the name is too long)
         raise ArtifactError(f"{folder} is not a folder", f"give the folder that holds {CONFIG} and {WEIGHTS}")
     path = folder / CONFIG

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from transduce.config import ModelConfig, Vocabulary
-from transduce.errors import ArtifactError
+from transduce.errors import ArtifactError, reason_of
 from transduce.models.build import build
 from transduce.models.protocol import Model
 
@@ -100,7 +100,7 @@ def _explained_errors(path: Path) -> Iterator[None]:
         raise ArtifactError(f"{path.parent} has no {WEIGHTS}", COPY_AGAIN) from None
     except OSError as error:
         raise ArtifactError(
-            f"cannot read {path}: {error.strerror or error}", "check the permissions of the file"
+            f"cannot read {path}: {reason_of(error)}", "check the permissions of the file"
         ) from error
     except SafetensorError as error:
         raise ArtifactError(f"{path} is damaged: {error}", COPY_AGAIN) from error

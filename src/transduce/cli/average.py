@@ -29,11 +29,10 @@ def average(run: Run, out: Out, last: Last = None, steps: Steps = None) -> None:
 
     Example: transduce average runs/en-de --steps 20000 --out models/en-de-20000
     """
-    import typer
-
+    from transduce.cli.errors import say
     from transduce.runs.folder import parse_steps
     from transduce.training.averaging import average_run
 
     averaged = average_run(run, out, last=last, steps=parse_steps(steps))
     steps_averaged = ", ".join(f"{step:,}" for step in averaged)
-    typer.echo(f"wrote {out}: {'an average of steps' if len(averaged) > 1 else 'step'} {steps_averaged}")
+    say(f"wrote {out}: {'an average of steps' if len(averaged) > 1 else 'step'} {steps_averaged}")

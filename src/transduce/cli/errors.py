@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import typer
 
-from transduce.errors import TransduceError
+from transduce.errors import TransduceError, is_out_of_memory, printable, reason_of, remedy_for
 
 # Depending on its version, typer contains its own copy of click or imports the installed one.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -40,7 +40,11 @@ def run(command: Callable[[], int | None]) -> NoReturn:
     except OSError as error:
         _discard_output()
         problem = f"cannot use {error.filename}" if error.filename else "cannot write the output"
-        _exit(2, f"{problem}: {error.strerror or error}")
+        _exit(2, f"{problem}: {reason_of(error)}; {remedy_for(error)}")
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        _exit(2, "out of memory; give shorter lines, a smaller beam or a smaller model")
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     _exit(code, "interrupted" if code == _INTERRUPTED else None)
@@ -48,7 +52,12 @@ def run(command: Callable[[], int | None]) -> NoReturn:
 
 def warn(message: str) -> None:
     """Print a warning on standard error."""
-    typer.echo(f"warning: {message}", err=True)
+    say(f"warning: {message}", err=True)
+
+
+def say(message: object, *, err: bool = False) -> None:
+    """Print a line about the work, such as the path of a new file, with control characters escaped."""
+    typer.echo(printable(str(message)), err=err)
 
 
 def _discard_output() -> None:
@@ -59,5 +68,5 @@ def _discard_output() -> None:
 
 def _exit(code: int, message: str | None) -> NoReturn:
     if message and sys.stderr:
-        sys.stderr.write(f"error: {message}\n")
+        sys.stderr.write(f"error: {printable(message)}\n")
     sys.exit(code)

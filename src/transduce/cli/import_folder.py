@@ -21,9 +21,10 @@ def import_folder(
 
     Example: transduce import downloads/gpt2 --out models/gpt2
     """
+    from transduce.cli.errors import say
     from transduce.interop.folders import import_folder as run
 
     model = run(folder, out)
     count = sum(parameter.numel() for parameter in model.parameters())
-    typer.echo(f"{model.config.family}: {model.config.summary}, {count:,} parameters", err=True)
-    typer.echo(out)
+    say(f"{model.config.family}: {model.config.summary}, {count:,} parameters", err=True)
+    say(out)

@@ -1,7 +1,5 @@
 """``transduce inspect``."""
 
-import typer
-
 from transduce.cli import inspection_options as i
 from transduce.cli import options as o
 
@@ -27,6 +25,7 @@ def inspect(
 
     Example: transduce inspect runs/en-de/final --corpus valid.en valid.de
     """
+    from transduce.cli.errors import say
     from transduce.inspection.command import inspect as run
 
     paths = run(
@@ -43,4 +42,4 @@ def inspect(
         device=device,
     )
     for path in paths:
-        typer.echo(path)
+        say(path)

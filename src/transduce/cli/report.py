@@ -17,10 +17,11 @@ def report(
 
     Example: transduce report runs/en-de
     """
+    from transduce.cli.errors import say
     from transduce.runs.reporting.report import write_report
 
     written = write_report(run)
     for remark in written.remarks:
-        typer.echo(remark, err=True)
+        say(remark, err=True)
     for path in written.files:
-        typer.echo(path)
+        say(path)

@@ -32,17 +32,19 @@ def classify(
     import json
     from dataclasses import asdict
 
+    from transduce.cli.errors import say
+    from transduce.errors import printable
     from transduce.prediction.image_classes import ImageClassifier, UnreadableImage
 
     failed = False
     for image in ImageClassifier.load(model, precision=precision, device=device).stream(images, top=top):
         if isinstance(image, UnreadableImage):
-            typer.echo(f"error: {image.error}", err=True)
+            say(f"error: {image.error}", err=True)
             failed = True
         elif format == "json":
             typer.echo(json.dumps(asdict(image), ensure_ascii=False))
         else:
             classes = "\t".join(f"{each.label}\t{each.probability:.4f}" for each in image.classes)
-            typer.echo(f"{image.file}\t{classes}")
+            typer.echo(f"{printable(str(image.file))}\t{classes}")
     if failed:
         raise typer.Exit(2)

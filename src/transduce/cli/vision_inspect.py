@@ -28,7 +28,8 @@ def inspect(
 
     Example: transduce vision inspect runs/photos/final cat.jpg --png attention.png
     """
+    from transduce.cli.errors import say
     from transduce.inspection.image_command import inspect_file
 
     for path in inspect_file(model, image, png, out, device=device):
-        typer.echo(path)
+        say(path)

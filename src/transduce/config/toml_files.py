@@ -10,8 +10,8 @@ import tomli_w
 from transduce.config.presets import preset
 from transduce.config.run import RunConfig
 from transduce.config.settings import validate
-from transduce.errors import ConfigError
-from transduce.machine import write_atomically
+from transduce.errors import ConfigError, reason_of
+from transduce.files import write_atomically
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,7 +30,7 @@ def read_toml(path: str | Path) -> RunConfig:
         raise ConfigError(f"{path} is not valid TOML: {error}", "fix its syntax") from error
     except OSError as error:
         raise ConfigError(
-            f"cannot read {path}: {error.strerror}", "give the path of a run file (TOML)"
+            f"cannot read {path}: {reason_of(error)}", "give the path of a run file (TOML)"
         ) from error
     return resolve(data, where=str(path))
 
@@ -42,7 +42,7 @@ def write_toml(config: RunConfig, path: str | Path) -> None:
     try:
         write_atomically(path, text.encode())
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}", "choose another path") from error
+        raise ConfigError(f"cannot write {path}: {reason_of(error)}", "choose another path") from error
 
 
 def resolve(data: Mapping[str, Any], *, where: str) -> RunConfig:

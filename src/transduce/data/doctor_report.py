@@ -6,6 +6,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from transduce.data.findings import Finding, Report
+from transduce.errors import printable
 from transduce.terminal import print_line
 
 
@@ -48,7 +49,8 @@ def _print_lines(report: Report, console: Console) -> None:
 
 def _examples(finding: Finding) -> list[str]:
     return [
-        f"{example.where}, line {example.line:,}" + (f": {_visible(example.text)}" if example.text else "")
+        f"{printable(example.where)}, line {example.line:,}"
+        + (f": {_visible(example.text)}" if example.text else "")
         for example in finding.examples
     ]
 

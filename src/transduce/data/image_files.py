@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from transduce.data.images import Images, Pixels
 from transduce.errors import DataError, DependencyError
+from transduce.files import user_path
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -32,7 +33,7 @@ def read_images(
     The images of a folder are resized to ``size`` (height, width) and converted to ``channels`` if these are
     given, and must have one size otherwise. Images in idx and .npz files are not converted.
     """
-    path = Path(path).expanduser()
+    path = user_path(path)
     if not path.exists():
         raise DataError(f"{path} does not exist", f"give {_KINDS}")
     if path.is_dir():

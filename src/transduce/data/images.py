@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from transduce.errors import DataError
+from transduce.errors import DataError, reason_of
 
 Pixels = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -106,7 +106,7 @@ class Images:
             (folder / "classes.json").write_text(json.dumps(self.classes) + "\n", encoding="utf-8")
         except OSError as error:
             raise DataError(
-                f"cannot write {folder}: {error.strerror}",
+                f"cannot write {folder}: {reason_of(error)}",
                 "free disk space, or use another folder",
             ) from error
 

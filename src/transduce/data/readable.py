@@ -6,6 +6,7 @@ from typing import NamedTuple
 from tokenizers import decoders, pre_tokenizers
 
 from transduce.data.tokenizer import BYTE_LEVEL_SPACE, SideTokenizer
+from transduce.errors import printable
 
 INSIDE = "·"  # before a token that continues a word
 SPACE = "␣"
@@ -62,7 +63,7 @@ def _shown(token: _Token, words: bool) -> str:
     text = token.text
     if words and token.begins_word and text.startswith(" ") and len(text) + len(token.raw) > 1:
         text = text[1:]
-    shown = "".join(SPACE if character.isspace() else character for character in text)
+    shown = printable("".join(SPACE if character.isspace() else character for character in text))
     if token.raw:
         shown += f"⟨{token.raw.hex(' ').upper()}⟩"
     return shown if token.begins_word or not words else f"{INSIDE}{shown}"

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO
 
-from transduce.errors import DataError
+from transduce.errors import DataError, reason_of
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
@@ -27,7 +27,7 @@ def open_binary(path: Path) -> IO[bytes]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}", "give the path of a text file") from error
+        raise DataError(f"cannot read {path}: {reason_of(error)}", "give the path of a text file") from error
     if file.peek(2)[:2] == _GZIP:
         file.close()  # GzipFile only closes files that it opened itself
         return io.BufferedReader(gzip.GzipFile(path), 1 << 20)

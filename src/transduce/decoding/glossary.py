@@ -7,6 +7,7 @@ from pathlib import Path
 
 from transduce.data.text_files import decode_lines, raw_lines, require_utf8
 from transduce.errors import ConfigError, DataError
+from transduce.files import user_path
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Glossary:
     ) -> "Glossary | None":
         """Return a glossary of these terms, from a mapping or a file; ``None`` if there is nothing in it."""
         if isinstance(terms, str | Path):
-            pairs = _read_terms(Path(terms).expanduser())
+            pairs = _read_terms(user_path(terms))
         else:
             pairs = tuple((terms or {}).items())
         return cls(pairs, tuple(constraints)) if pairs or constraints else None

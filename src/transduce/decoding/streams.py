@@ -18,7 +18,7 @@ from transduce.data.standard_input import raw_input_lines, require_input
 from transduce.data.text_files import decode_lines, is_same_file, open_binary, raw_lines
 from transduce.decoding.translation import Translation, in_one_line
 from transduce.decoding.translator import LOOKAHEAD, Translator
-from transduce.errors import DataError
+from transduce.errors import DataError, reason_of
 from transduce.terminal import with_bar
 
 _STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1  # file descriptors
@@ -136,7 +136,7 @@ def open_output(
     try:
         return cast("IO[bytes]", target.open("ab"))
     except OSError as error:
-        raise DataError(f"cannot write {target}: {error.strerror}", "choose another --output") from error
+        raise DataError(f"cannot write {target}: {reason_of(error)}", "choose another --output") from error
 
 
 def check_output(source: Path | None, target: Path | None, also_read: Sequence[Path] = ()) -> None:

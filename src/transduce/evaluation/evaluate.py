@@ -9,7 +9,7 @@ from rich.console import Console
 
 from transduce.data.normalization import DEFAULT, Normalization, normalize_text
 from transduce.data.text_files import is_same_file
-from transduce.errors import ConfigError, DataError
+from transduce.errors import ConfigError, DataError, reason_of
 from transduce.evaluation.evaluation import Evaluation
 from transduce.evaluation.lines import (
     ReferenceText,
@@ -22,6 +22,7 @@ from transduce.evaluation.measurement import COMET_MODEL, Comparison, Measuremen
 from transduce.evaluation.metrics import DEFAULT_METRICS, check_metrics, compare, measure, metric_names
 from transduce.evaluation.systems import ModelOptions, System, SystemLoader
 from transduce.evaluation.unspaced_text import tokenization_warning
+from transduce.files import user_path
 
 if TYPE_CHECKING:
     from transduce.decoding.translator import Translator
@@ -169,7 +170,7 @@ def _second_system(loader: SystemLoader, compare_with: "Text | Translator | None
     if compare_with is None:
         return None
     if isinstance(compare_with, str | Path):
-        folder = Path(compare_with).expanduser()
+        folder = user_path(compare_with)
         return loader.model(folder) if folder.is_dir() else loader.hypotheses(folder, "compare_with")
     if isinstance(compare_with, Sequence):
         return loader.hypotheses(compare_with, "compare_with")
@@ -194,7 +195,7 @@ def _check_output(output: Path, model: object, inputs: Sequence[object]) -> None
         if is_new:
             output.unlink()
     except OSError as error:
-        raise DataError(f"cannot write {output}: {error.strerror}", "choose another file") from error
+        raise DataError(f"cannot write {output}: {reason_of(error)}", "choose another file") from error
 
 
 def _save(lines: Sequence[str], output: Path) -> DataError | None:
@@ -202,5 +203,5 @@ def _save(lines: Sequence[str], output: Path) -> DataError | None:
     try:
         output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     except OSError as error:
-        return DataError(f"cannot write {output}: {error.strerror}", "choose another file with --output")
+        return DataError(f"cannot write {output}: {reason_of(error)}", "choose another file with --output")
     return None

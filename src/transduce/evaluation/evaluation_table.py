@@ -6,7 +6,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from transduce.errors import DataError
+from transduce.errors import DataError, printable
 from transduce.evaluation.evaluation import Evaluation
 from transduce.evaluation.measurement import Measurement
 from transduce.evaluation.metrics import METRICS
@@ -26,7 +26,7 @@ def print_result(evaluation: Evaluation, *, as_json: bool) -> None:
     else:
         print_evaluation(evaluation, output_console())
     for warning in evaluation.warnings:
-        sys.stderr.write(f"warning: {warning}\n")
+        sys.stderr.write(f"warning: {printable(warning)}\n")
     if evaluation.output_error:
         raise evaluation.output_error
 

@@ -5,6 +5,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from transduce.errors import printable
 from transduce.evaluation.image_classes import ImageEvaluation
 
 MAX_CLASSES = 20  # whose confusion matrix fits on a terminal
@@ -23,7 +24,10 @@ def print_images(evaluation: ImageEvaluation, console: Console) -> None:
         )
     for row in evaluation.by_class():
         table.add_row(
-            Text(str(row["class"])), f"{row['images']:,}", _percent(row["recall"]), _percent(row["precision"])
+            Text(printable(str(row["class"]))),
+            f"{row['images']:,}",
+            _percent(row["recall"]),
+            _percent(row["precision"]),
         )
     console.print(table)
     if len(evaluation.classes) > MAX_CLASSES:
@@ -36,7 +40,7 @@ def print_images(evaluation: ImageEvaluation, console: Console) -> None:
         matrix.add_column(str(number), justify="right", no_wrap=True)
     for number, (name, counts) in enumerate(zip(evaluation.classes, evaluation.confusion, strict=True)):
         label = name if name == str(number) else f"{number} {name}"
-        matrix.add_row(Text(label), *(str(count) if count else "·" for count in counts))
+        matrix.add_row(Text(printable(label)), *(str(count) if count else "·" for count in counts))
     console.print(matrix)
 
 

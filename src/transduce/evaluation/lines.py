@@ -7,6 +7,7 @@ from typing import TypeAlias, cast
 
 from transduce.data.text_files import decode_lines, raw_lines
 from transduce.errors import DataError
+from transduce.files import user_path
 
 Text: TypeAlias = str | Path | Sequence[str]  # a file, or its lines
 # A file, several files, the lines themselves, or for each line all its references.
@@ -37,7 +38,7 @@ def read_file(path: Path) -> Iterator[str]:
 def read_text(text: Text, argument: str) -> Lines:
     """Read a file, or take the lines that were given as ``argument``."""
     if isinstance(text, str | Path):
-        return Lines(str(text), list(read_file(Path(text).expanduser())))
+        return Lines(str(text), list(read_file(user_path(text))))
     return Lines(argument, list(text))
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transduce.decoding.translation import Translation
 from transduce.decoding.translator import Translator
-from transduce.errors import DataError
+from transduce.errors import DataError, printable
 
 SHADES = " ░▒▓█"
 _FULL_SHADE = 0.67  # weights from here on get the darkest shade
@@ -58,10 +58,10 @@ def show_translation(translation: Translation, translator: Translator, console: 
         return
     best = translation.candidates[0]
     score = Text(f"  ({best.score:.2f})" if len(translation.candidates) > 1 else "", style="dim")
-    console.print(Text(best.text, style="bold") + score, soft_wrap=True)
+    console.print(Text(printable(best.text), style="bold") + score, soft_wrap=True)
     for rank, candidate in enumerate(translation.candidates[1:], 2):
         prefix = Text(f"{rank:3}. {candidate.score:6.2f}  ", style="dim")
-        console.print(prefix + Text(candidate.text, style="not dim"), soft_wrap=True)
+        console.print(prefix + Text(printable(candidate.text), style="not dim"), soft_wrap=True)
     attention = translator.attention(translation) if best.ids else None
     if attention is not None:
         console.print()

@@ -5,14 +5,15 @@ from pathlib import Path
 
 from transduce.artifact import is_part_of_a_model
 from transduce.data.text_files import is_same_file
-from transduce.errors import ConfigError, TransduceError
+from transduce.errors import ConfigError, TransduceError, reason_of
+from transduce.files import real_path
 
 _FIRST_BYTES = {"HTML page": b"<!DOCTYPE html>", "PNG image": b"\x89PNG", "JSON file": b"{"}
 
 
 def require_different(page: Path | None, image: Path | None) -> None:
     """Refuse one file for both the page and the image."""
-    if page and image and page.resolve() == image.resolve():
+    if page and image and real_path(page) == real_path(image):
         raise ConfigError(f"--out and --png are both {image}", "choose another file for --png")
 
 
@@ -51,4 +52,4 @@ def write(path: str | Path, content: str | bytes) -> None:
     try:
         Path(path).write_bytes(data)
     except OSError as error:
-        raise TransduceError(f"cannot write {path}: {error.strerror}", "choose another file") from error
+        raise TransduceError(f"cannot write {path}: {reason_of(error)}", "choose another file") from error

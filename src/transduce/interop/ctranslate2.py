@@ -10,7 +10,8 @@ from torch import Tensor
 
 from transduce.config import TransformerConfig
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
-from transduce.errors import ArtifactError, ConfigError, DependencyError
+from transduce.errors import ArtifactError, ConfigError, DependencyError, reason_of
+from transduce.files import user_path
 from transduce.models.transformer import Transformer
 from transduce.nn.positional import sinusoids
 
@@ -50,7 +51,7 @@ def export_ctranslate2(
     Its tokens are those of the tokenizer, which is saved in the same folder, or else the ids as text. It adds
     the end-of-sentence token to a source itself.
     """
-    folder = Path(folder).expanduser()
+    folder = user_path(folder)
     config = model.config
     _check(config, quantization)
     spec = _specification(config)
@@ -200,6 +201,6 @@ def _write(spec: Any, folder: Path, tokenizer: TokenizerPair | None) -> None:
         new.replace(folder)
     except OSError as error:
         remedy = "check the free space and permissions"
-        raise ArtifactError(f"cannot write {folder}: {error.strerror or error}", remedy) from error
+        raise ArtifactError(f"cannot write {folder}: {reason_of(error)}", remedy) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from transduce import artifact
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError
+from transduce.files import user_path
 from transduce.interop.bert import load_bert
 from transduce.interop.gpt2 import load_gpt2
 from transduce.interop.hugging_face import TOKENIZERS, read_fields, read_side
@@ -17,7 +18,7 @@ _KINDS: dict[str, Callable[[Path], BERT | GPT]] = {"bert": load_bert, "gpt2": lo
 
 def import_folder(folder: str | Path, out: str | Path) -> BERT | GPT:
     """Read a GPT-2 or BERT model that ``save_pretrained`` wrote, and write a model folder."""
-    folder = Path(folder).expanduser()
+    folder = user_path(folder)
     fields = read_fields(folder)
     if "transduce" in fields:
         raise ArtifactError(f"{folder} is already a model folder of transduce", "use it without importing it")

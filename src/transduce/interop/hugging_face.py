@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from transduce.data.tokenizer import SideTokenizer, load_side_tokenizer
-from transduce.errors import ArtifactError, ConfigError
+from transduce.errors import ArtifactError, ConfigError, reason_of
+from transduce.files import user_path
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 TOKENIZERS = ("tokenizer.json", "vocab.txt")  # in order of preference
@@ -27,7 +28,7 @@ class Saved(NamedTuple):
 
 def read_saved(folder: str | Path, kind: str) -> Saved:
     """Read ``config.json``, which must describe this kind of model, and ``model.safetensors``."""
-    folder = Path(folder).expanduser()
+    folder = user_path(folder)
     fields = read_fields(folder)
     if fields.get("model_type") != kind:
         raise ArtifactError(f"{folder / CONFIG} does not describe a {kind} model", "give another folder")
@@ -46,14 +47,14 @@ def read_fields(folder: Path) -> dict[str, Any]:
 
 def read_side(folder: str | Path) -> SideTokenizer | None:
     """Load the folder's tokenizer, if it has one in a known format."""
-    paths = [Path(folder).expanduser() / name for name in TOKENIZERS]
+    paths = [user_path(folder) / name for name in TOKENIZERS]
     return next((load_side_tokenizer(path) for path in paths if path.exists()), None)
 
 
 def special_token(folder: str | Path, side: SideTokenizer, name: str, usual: str) -> int:
     """Return the id of a special token, such as ``cls_token``, which the folder may name differently."""
     text = usual
-    for path in (Path(folder).expanduser() / file for file in SPECIAL_TOKENS):
+    for path in (user_path(folder) / file for file in SPECIAL_TOKENS):
         if path.exists():
             with _reading(path.parent):
                 fields = json.loads(path.read_text(encoding="utf-8"))
@@ -74,7 +75,7 @@ def _reading(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ArtifactError(
-            f"cannot read {error.filename or folder}: {error.strerror or error}",
+            f"cannot read {error.filename or folder}: {reason_of(error)}",
             f"give a folder with {CONFIG} and {WEIGHTS}",
         ) from error
     except (ValueError, SafetensorError) as error:

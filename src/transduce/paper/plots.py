@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from transduce.errors import TransduceError, require_matplotlib
+from transduce.errors import TransduceError, reason_of, require_matplotlib
 from transduce.nn.masks import causal_mask, padding_mask
 from transduce.nn.positional import sinusoids
 from transduce.paper.cost import CHUNK, GLOBAL_TOKENS, KERNEL, LATER, RADIUS, RANK, TABLE_1, cost
@@ -37,7 +37,7 @@ def write_plots(folder: str | Path) -> Iterator[Path]:
                 figure.savefig(path)
             except OSError as error:
                 raise TransduceError(
-                    f"cannot write {path}: {error.strerror}", "choose another folder"
+                    f"cannot write {path}: {reason_of(error)}", "choose another folder"
                 ) from error
         yield path
 

@@ -14,6 +14,7 @@ from transduce import artifact
 from transduce.data.image_files import list_images, pixels_for_model, read_for_model
 from transduce.engine.precision import for_inference, summarize
 from transduce.errors import ConfigError, DataError
+from transduce.files import user_path
 from transduce.models.protocol import Precision
 from transduce.models.vit import ViT
 
@@ -120,7 +121,7 @@ class ImageClassifier:
         if isinstance(images, list | tuple) and not all(isinstance(image, str | Path) for image in images):
             return [self._classify_one(image, top, channels_first) for image in images]
         if isinstance(images, str | Path):
-            if Path(images).expanduser().is_dir():
+            if user_path(images).is_dir():
                 raise DataError(f"{images} is a folder", "give a list of files and folders")
             return self([images], top=top)[0]
         results = []
@@ -141,7 +142,7 @@ class ImageClassifier:
         self, paths: Sequence[str | Path], *, top: int = 1
     ) -> Iterator[ClassifiedImage | UnreadableImage]:
         """Yield a result for each of these image files, and for each image in those that are folders."""
-        files = list_images([Path(path).expanduser() for path in paths])
+        files = list_images([user_path(path) for path in paths])
         for begin in range(0, len(files), BATCH_IMAGES):
             yield from self._classify_files(files[begin : begin + BATCH_IMAGES], top)
 

@@ -24,6 +24,7 @@ from transduce.config import (
 from transduce.config.explanation import suggest
 from transduce.data.prepared import Pairs
 from transduce.errors import ConfigError
+from transduce.files import user_path
 from transduce.training.objectives.objective import Objective
 
 if sys.version_info >= (3, 11):
@@ -185,12 +186,12 @@ def user_choices(
         if value is not None and key in named:
             settings[key] = value
     if config is not None and not isinstance(config, RunConfig):
-        config = read_toml(Path(config).expanduser())
+        config = read_toml(user_path(config))
     return UserChoices(
         config=config,
         preset=preset,
         family=family,
-        from_model=None if from_model is None else Path(from_model).expanduser(),
+        from_model=None if from_model is None else user_path(from_model),
         steps=steps,
         epochs=epochs,
         minutes=minutes,

@@ -11,6 +11,7 @@ from transduce.data.image_files import read_images
 from transduce.data.images import Images
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ConfigError, DataError
+from transduce.files import user_path
 from transduce.runs.defaults import TrainingDefaults, UserChoices, image_defaults
 from transduce.runs.inputs import File
 from transduce.runs.task import IMAGE_CLASSES, Task
@@ -87,7 +88,7 @@ class ImageInputs:
         self, size: tuple[int, int] | None, model: ViTConfig, choices: UserChoices
     ) -> tuple[Images, Images]:
         """Return the images to train and to validate on."""
-        path = Path(self.images or "").expanduser()
+        path = user_path(self.images or "")
         size = size or (model.size if model.image_size else None)
         train = read_images(path, size=size, channels=model.channels)
         if isinstance(model.classes, list):
@@ -99,7 +100,7 @@ class ImageInputs:
             raise DataError(f"{path} has images of only one class", "give images of at least two classes")
         if self.valid is None:
             return train.split(self.hold_out, seed=choices.training().get("seed", 1))
-        valid = read_images(Path(self.valid).expanduser(), size=train.size, channels=train.channels)
+        valid = read_images(user_path(self.valid), size=train.size, channels=train.channels)
         return train, valid.with_classes(train.classes)
 
 

@@ -11,6 +11,7 @@ from transduce.config import ModelConfig
 from transduce.data.tokenizer import TokenizerPair
 from transduce.data.tokenizer_training import Kind
 from transduce.errors import ConfigError, DataError
+from transduce.files import user_path
 from transduce.runs.defaults import TrainingDefaults, UserChoices
 from transduce.runs.task import Task
 
@@ -59,7 +60,7 @@ def paths_of(files: Files) -> list[Path]:
     if files is None:
         return []
     several = [files] if isinstance(files, (str, PathLike)) else files
-    return [Path(file).expanduser() for file in several]
+    return [user_path(file) for file in several]
 
 
 def kind_or_file(tokenizer: File | None, default: Kind) -> Kind | Path:
@@ -68,7 +69,7 @@ def kind_or_file(tokenizer: File | None, default: Kind) -> Kind | Path:
         return default
     if tokenizer in get_args(Kind):
         return cast("Kind", tokenizer)
-    path = Path(tokenizer).expanduser()
+    path = user_path(tokenizer)
     if not path.exists():
         kinds = ", ".join(get_args(Kind))
         raise DataError(

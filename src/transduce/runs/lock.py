@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from transduce.errors import TrainingError
+from transduce.errors import TrainingError, reason_of
 
 LOCK = ".lock"
 
@@ -27,7 +27,7 @@ def locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("w")
     except OSError as error:
-        raise TrainingError(f"cannot write {folder}: {error.strerror}", "choose another --out") from error
+        raise TrainingError(f"cannot write {folder}: {reason_of(error)}", "choose another --out") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

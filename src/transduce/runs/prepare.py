@@ -10,7 +10,7 @@ from rich.console import Console
 from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, write_toml
 from transduce.data.tokenizer import TokenizerPair
-from transduce.errors import DataError
+from transduce.errors import DataError, reason_of
 from transduce.machine import keep_memory
 from transduce.models.build import build
 from transduce.models.protocol import Model
@@ -92,7 +92,7 @@ def _write(
             tokenizer.save(folder)
     except OSError as error:
         raise DataError(
-            f"cannot write {folder}: {error.strerror}", "free disk space, or make the folder writable"
+            f"cannot write {folder}: {reason_of(error)}", "free disk space, or make the folder writable"
         ) from error
 
 

@@ -19,13 +19,13 @@ All of them take the same options about model and training:
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
 
 from transduce.config import RunConfig
 from transduce.data.normalization import DEFAULT, Normalization
+from transduce.files import user_path
 from transduce.runs.defaults import user_choices
 from transduce.runs.inputs import File, Files
 from transduce.runs.session import Run, TrainingSession
@@ -420,7 +420,7 @@ def joined_session(
     with join_workers(device) as team:
         console = console or Console(quiet=not team.is_main)
         yield TrainingSession(
-            Path(out).expanduser(),
+            user_path(out),
             task,
             console,
             team,

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from transduce.errors import CheckpointError
-from transduce.machine import sync
+from transduce.files import sync
 
 MODEL, OPTIMIZER, AVERAGE = "model.safetensors", "optimizer.safetensors", "average.safetensors"
 STATE, MANIFEST = "state.json", "manifest.json"

@@ -4,8 +4,8 @@ import json
 import math
 from pathlib import Path
 
-from transduce.errors import TrainingError
-from transduce.machine import sync
+from transduce.errors import TrainingError, reason_of
+from transduce.files import sync
 from transduce.training.checkpoint import Progress
 
 FILE = "metrics.jsonl"
@@ -26,7 +26,7 @@ class MetricsLog:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
             raise TrainingError(
-                f"cannot write {self.path}: {error.strerror}",
+                f"cannot write {self.path}: {reason_of(error)}",
                 "free some disk space, then continue with --resume",
             ) from error
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from transduce.config import RunConfig, read_toml
 from transduce.data.tokenizer import TokenizerPair
-from transduce.errors import TrainingError
+from transduce.errors import TrainingError, reason_of
+from transduce.files import real_path, user_path
 from transduce.models.perplexity import perplexity
 from transduce.runs.folder import RUN
 from transduce.runs.task import Data, Task, task_for
@@ -50,7 +51,7 @@ class RunRecord:
     @property
     def name(self) -> str:
         """The name of the run: that of its folder."""
-        return self.folder.resolve().name
+        return real_path(self.folder).name
 
     @property
     def task(self) -> Task:
@@ -101,7 +102,7 @@ class RunRecord:
 
 def read_record(folder: str | Path) -> RunRecord:
     """Read the record of the run in ``folder``; a `TrainingError` if there is no run, or no metrics yet."""
-    folder = Path(folder).expanduser()
+    folder = user_path(folder)
     if not (folder / RUN).exists():
         nearby = [other for other in (folder.parent, folder / "run") if (other / METRICS).exists()]
         remedy = f"did you mean {nearby[0]}?" if nearby else "use the --out folder of a training command"
@@ -138,7 +139,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise TrainingError(f"cannot read {path}: {error.strerror}", "make the file readable") from error
+        raise TrainingError(f"cannot read {path}: {reason_of(error)}", "make the file readable") from error
     # The last element is empty, or an incomplete line.
     return [_parse_metrics(line, f"{path}, line {number}") for number, line in enumerate(lines[:-1], 1)]
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from transduce import artifact
-from transduce.errors import TrainingError
-from transduce.machine import write_atomically
+from transduce.errors import TrainingError, reason_of
+from transduce.files import write_atomically
 from transduce.runs.reporting.card import MARKER, make_card
 from transduce.runs.reporting.curves import draw_curves
 from transduce.runs.reporting.record import read_record
@@ -27,7 +27,7 @@ class Report:
             write_atomically(path, content)
         except OSError as error:
             raise TrainingError(
-                f"cannot write {path}: {error.strerror}", "free disk space, or make the folder writable"
+                f"cannot write {path}: {reason_of(error)}", "free disk space, or make the folder writable"
             ) from error
         self.files.append(path)
 
@@ -59,4 +59,4 @@ def _is_handwritten(card: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise TrainingError(f"cannot read {card}: {error.strerror}", "make the file readable") from error
+        raise TrainingError(f"cannot read {card}: {reason_of(error)}", "make the file readable") from error

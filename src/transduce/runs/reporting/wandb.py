@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 from transduce.config import RunConfig
-from transduce.errors import DependencyError, TrainingError
+from transduce.errors import DependencyError, TrainingError, reason_of
+from transduce.files import real_path
 from transduce.runs.reporting.tracker import Tracker
 from transduce.runs.task import Words
 
@@ -29,7 +30,7 @@ class WeightsAndBiases(Tracker):
             self._run = wandb.init(
                 dir=str(run_folder),
                 project=os.environ.get("WANDB_PROJECT", "transduce"),
-                name=run_folder.resolve().name,
+                name=real_path(run_folder).name,
                 id=id_file.read_text(encoding="utf-8").strip() if id_file.exists() else None,
                 resume="allow",
                 config=config.model_dump(exclude_none=True),
@@ -38,7 +39,7 @@ class WeightsAndBiases(Tracker):
             id_file.write_text(f"{self._run.id}\n", encoding="utf-8")
         except OSError as error:
             raise TrainingError(
-                f"cannot write {folder}: {error.strerror}", "free disk space, or make the folder writable"
+                f"cannot write {folder}: {reason_of(error)}", "free disk space, or make the folder writable"
             ) from error
         except wandb.Error as error:
             raise TrainingError(

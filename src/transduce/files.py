@@ -1,0 +1,166 @@
+"""Files and folders: the paths that users give, reading up to a limit, atomic writing, hashes."""
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from transduce.errors import ConfigError, DataError, reason_of
+
+MANIFEST = "manifest.json"
+_ALGORITHM = "blake2b"
+_BLOCK = 1 << 20  # bytes that are hashed at once
+_LARGEST_MANIFEST = 1 << 24  # bytes
+_SMALL = 1 << 20  # bytes: a file that is hashed before a thread for it would have begun
+
+
+def user_path(path: str | os.PathLike[str]) -> Path:
+    """Return a path that a user gave, with ``~`` replaced by the home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # there is no such user, or no home folder
+        raise ConfigError(
+            f"{path}: the home folder is unknown", "give the path without ~, or ./~ for a file of that name"
+        ) from None
+
+
+def real_path(path: Path) -> Path:
+    """Return an absolute path without symbolic links; a loop of links is a `ConfigError`."""
+    try:
+        return path.resolve()
+    except (RuntimeError, OSError) as error:  # Python 3.13 raises OSError
+        raise ConfigError(
+            f"{path} is a loop of symbolic links, or cannot be followed", "choose another path"
+        ) from error
+
+
+def read_small(path: Path, limit: int) -> bytes:
+    """Return the content of a file of at most ``limit`` bytes; a larger one, or a device, is a `DataError`.
+
+    An `OSError` is passed on.
+    """
+    with path.open("rb") as file:
+        if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
+            raise DataError(f"{path} is a device, not a file", "give the path of a file")
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise DataError(f"{path} has more than {limit:,} bytes", "give another file: this one is too large")
+    return data
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a killed process leaves either the old content or all of the new one.
+
+    The data are written to a hidden file beside ``path``, flushed to disk and renamed. If that fails, the
+    hidden file is removed, the old file stays, and the `OSError` is passed on. Two processes must not write
+    the same file at the same time.
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Flush a file or folder to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def hash_file(path: Path, algorithm: str = _ALGORITHM) -> str:
+    """Return the hash of a file, with the name of the algorithm before it: ``blake2b:9c1185…``."""
+    digest = hashlib.new(algorithm)
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return f"{algorithm}:{digest.hexdigest()}"
+
+
+class Damage(NamedTuple):
+    """A file that is not as it was when its folder's manifest was written."""
+
+    path: Path
+    problem: str  # follows the path: "is missing"
+
+
+def write_manifest(folder: Path, files: Iterable[Path]) -> None:
+    """Write ``manifest.json``: the hashes of these files inside ``folder``, by which damage is found."""
+    paths = sorted(files)
+    hashes = dict(zip(_names(folder, paths), _hash_all(paths), strict=True))
+    write_atomically(folder / MANIFEST, f"{json.dumps(hashes, indent=2)}\n".encode())
+
+
+def find_damage(folder: Path, files: Iterable[Path]) -> Damage | None:
+    """Compare ``files``, and all others that the manifest of ``folder`` lists, with their hashes.
+
+    Return the first file that is missing, not listed, or different from when the manifest was written. A
+    missing manifest is a `FileNotFoundError`.
+    """
+    path = folder / MANIFEST
+    try:
+        hashes = json.loads(read_small(path, _LARGEST_MANIFEST))
+        listed = [folder / _checked_name(name) for name in hashes]
+        digests = [_split_digest(digest) for digest in hashes.values()]
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError, DataError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        return Damage(path, f"is damaged ({reason})")
+    for file in files:
+        if file not in listed:
+            return Damage(file, f"is not listed in {path}")
+    for file in listed:
+        if not file.is_file():
+            return Damage(file, "is missing")
+    try:
+        found = _hash_all(listed, [algorithm for algorithm, _ in digests])
+    except OSError as error:
+        return Damage(Path(error.filename or folder), f"cannot be read ({reason_of(error)})")
+    for file, digest, (algorithm, expected) in zip(listed, found, digests, strict=True):
+        if digest != f"{algorithm}:{expected}":
+            return Damage(file, "is damaged: its content has changed")
+    return None
+
+
+def _hash_all(paths: list[Path], algorithms: list[str] | None = None) -> list[str]:
+    """Hash files, large ones at the same time: `hashlib` computes without Python's global lock."""
+    algorithms = algorithms or [_ALGORITHM] * len(paths)
+    if sum(path.stat().st_size > _SMALL for path in paths) < 2:
+        return list(map(hash_file, paths, algorithms))
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        return list(pool.map(hash_file, paths, algorithms))
+
+
+def _names(folder: Path, paths: Iterable[Path]) -> list[str]:
+    return [path.relative_to(folder).as_posix() for path in paths]
+
+
+def _checked_name(name: str) -> str:
+    """Refuse names that lead out of the folder."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError(f"{name!r} is not a file in the folder")
+    return name
+
+
+def _split_digest(digest: str) -> tuple[str, str]:
+    """Return the algorithm and the hash; older manifests have SHA-256 and do not name it."""
+    algorithm, _, value = digest.rpartition(":")
+    if algorithm not in ("", _ALGORITHM):
+        raise ValueError(f"unknown hash {digest!r}")
+    return algorithm or "sha256", value
