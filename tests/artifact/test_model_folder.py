@@ -293,3 +293,27 @@ def test_a_model_of_another_family_is_refused(folder):
     assert artifact.load_as(folder, "gpt").config.layers == 1
     with pytest.raises(ArtifactError, match="'gpt'"):
         artifact.load_text_to_text(folder)
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing"])
+def test_a_tokenizer_that_is_not_the_saved_one_is_refused(tmp_path, damage):
+    tokenizer = train_tokenizer(["a b c"], ["d e f"], kind="char", joint=False)
+    model = build(small_config(), tokenizer.vocabulary, seed=0)
+    artifact.save(model, tmp_path / "model", tokenizer)
+    path = tmp_path / "model" / "tokenizer.target.json"
+    # The same size, with two characters exchanged
+    text = path.read_text().replace('"d"', '"?"').replace('"e"', '"d"').replace('"?"', '"e"')
+    path.write_text(text) if damage == "changed" else path.unlink()
+    with pytest.raises(ArtifactError, match=r"tokenizer\.target\.json"):
+        artifact.load_tokenizer(tmp_path / "model")
+
+
+def test_a_tokenizer_stays_with_a_model_that_is_saved_again_without_it(tmp_path):
+    tokenizer = train_tokenizer(["a b c"], ["d e f"], kind="char")
+    model = build(small_config(), tokenizer.vocabulary, seed=0)
+    artifact.save(model, tmp_path / "model", tokenizer)
+    artifact.save(model, tmp_path / "model")
+    assert artifact.load_tokenizer(tmp_path / "model").is_like(tokenizer)
+    (tmp_path / "model" / "tokenizer.json").write_text("{}")
+    with pytest.raises(ArtifactError, match=r"tokenizer\.json"):
+        artifact.load_tokenizer(tmp_path / "model")

@@ -1,7 +1,12 @@
+import json
+import struct
+
 import pytest
 import torch
-from damage import refused, rewrite
-from safetensors.torch import load_file
+from damage import edit, refused, rewrite
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from builders import small_model
 from transduce import artifact
@@ -18,6 +23,59 @@ def test_nan_weights(folder):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-8] + b"\xff" * 8)
     assert "NaN" in refused(folder)
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("intact") / "model"
+    artifact.save(small_model(), folder)
+    return folder, (folder / "model.safetensors").read_bytes()
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_any_flipped_bit_is_found(intact, place, bit):
+    folder, content = intact
+    damaged = bytearray(content)
+    damaged[int(place * len(damaged))] ^= 1 << bit
+    (folder / "model.safetensors").write_bytes(damaged)
+    assert "model.safetensors" in refused(folder) or "config.json" in refused(folder)
+
+
+def test_weights_of_another_model_of_the_same_shape_need_a_hash(folder):
+    rewrite(folder, lambda weights: {name: tensor + 0.5 for name, tensor in weights.items()})
+    assert "hash" in refused(folder)
+
+
+def test_a_folder_of_the_first_format_has_no_hash(folder):
+    config = json.loads((folder / "config.json").read_text())
+    del config["files"]
+    config["format"] = 1
+    text = json.dumps(config)
+    (folder / "config.json").write_text(text)
+    save_file(load_file(folder / "model.safetensors"), folder / "model.safetensors", {"transduce": text})
+    assert torch.equal(artifact.load(folder).output.weight, small_model().output.weight)
+    edit(folder, format=2)
+    assert "format" in refused(folder)
+
+
+def test_a_tensor_that_is_named_twice(folder):
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    (size,) = struct.unpack("<Q", content[:8])
+    header = content[8 : 8 + size].rstrip()
+    name, place = next((n, p) for n, p in json.loads(header).items() if n != "__metadata__")
+    header = header[:-1] + f',"{name}":{json.dumps(place)}}}'.encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + content[8 + size :])
+    assert name in refused(folder)
+
+
+@pytest.mark.parametrize("header", [b"", b"[" * 100_000, b"\xff", b"3", b'{"a": 1}'])
+def test_headers_that_are_not_what_they_should_be(folder, header):
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    assert "model.safetensors" in refused(folder)
+    (folder / "model.safetensors").write_bytes(b"\xff" * 8 + header)
+    assert "model.safetensors" in refused(folder)
 
 
 def test_missing_weights(folder):

@@ -273,6 +273,32 @@ def test_saved_images_are_opened_unchanged(tmp_path):
         Images.open(tmp_path / "data")
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("labels.npy", np.array([0, 1, 99])),
+        ("labels.npy", np.array([0, 1, -1])),
+        ("labels.npy", np.array([0, 1])),
+        ("labels.npy", np.array([0.0, 1.0, 1.0])),
+        ("pixels.npy", np.zeros((3, 4, 4), np.uint8)),
+        ("pixels.npy", np.zeros((3, 4, 4, 1), np.float32)),
+        ("classes.json", b"{}"),
+        ("classes.json", b"[1, 2]"),
+        ("classes.json", b"[" * 100_000),
+        ("pixels.npy", b"\x93NUMPY\x01\x00v\x00{'descr': (((" + b" " * 200),
+    ],
+)
+def test_prepared_images_that_cannot_be(tmp_path, name, content):
+    pixels, labels = np.zeros((3, 4, 4, 1), np.uint8), np.array([0, 1, 1])
+    Images(pixels, labels, ["cat", "dog"]).save(tmp_path)
+    if isinstance(content, bytes):
+        (tmp_path / name).write_bytes(content)
+    else:
+        np.save(tmp_path / name, content)
+    with pytest.raises(DataError, match="is damaged"):
+        Images.open(tmp_path)
+
+
 def test_a_split_is_a_partition():
     images = some(50)
     most, some_of_them = images.split(0.2, seed=3)

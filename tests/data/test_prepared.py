@@ -103,12 +103,27 @@ def test_a_missing_folder(tmp_path):
 def test_a_truncated_file(folder, name, cut):
     path = folder / name
     path.write_bytes(path.read_bytes()[: -len(path.read_bytes()) if cut == "all" else -cut])
-    assert "prepare " in refused(Pairs.open, folder)
+    assert str(path.with_suffix("")) in refused(Pairs.open, folder)
 
 
 def test_sides_must_be_equally_long(tmp_path):
     written(tmp_path, [([[1], [2]], [[3]])])
-    assert "prepare " in refused(Pairs.open, tmp_path)
+    assert "sources: 2, targets: 1" in refused(Pairs.open, tmp_path)
+
+
+@pytest.mark.parametrize("offsets", [[3, 2, 6], [-1, 4, 6], [3, 4, 7], [2**62, 4, 6]])
+def test_offsets_that_cannot_be(folder, offsets):
+    np.array(offsets, np.int64).tofile(folder / "source.offsets")
+    assert str(folder / "source.") in refused(Pairs.open, folder)
+
+
+def test_ids_and_lengths_that_cannot_be(folder):
+    source = Pairs.open(folder).source  # lengths 3, 1 and 2
+    largest = max(int(source[row].max()) for row in range(3))
+    source.check(largest + 1, range(1, 4))
+    assert "source.uint16" in refused(source.check, largest, range(1, 4))
+    assert "source.offsets" in refused(source.check, largest + 1, range(1, 3))
+    assert "source.offsets" in refused(source.check, largest + 1, range(2, 4))
 
 
 def test_pickles_are_not_opened(folder):

@@ -16,7 +16,9 @@ from inside import run as run_command
 from transduce.cli.main import app
 from transduce.config import GPTConfig, RunConfig, TrainingConfig, read_toml
 from transduce.data.tokenizer import TokenizerPair
-from transduce.errors import ArtifactError, TrainingError
+from transduce.errors import ArtifactError, DataError, TrainingError
+from transduce.files import write_manifest
+from transduce.runs.folder import RunFolder
 from transduce.runs.lock import locked
 from transduce.runs.session import TrainingSession, option_for
 from transduce.runs.task import MASKED_LANGUAGE_MODEL, TEXT_CLASSES, TRANSLATION
@@ -45,6 +47,75 @@ def test_a_refused_command_changes_nothing(tmp_path, files):
     with locked(tmp_path / "run"), pytest.raises(TrainingError, match="another process is training in"):
         transduce.train(tmp_path / "run", resume=True, steps=99, console=Console(quiet=True))
     assert (tmp_path / "run" / "run.toml").read_text() == before
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Return a run of two steps, with source factors, to copy."""
+    folder = tmp_path_factory.mktemp("prepared")
+    (folder / "words").write_text("\n".join(random_words(100)) + "\n")
+    (folder / "factors").write_text("a\n" * 100)
+    transduce.train(
+        folder / "run",
+        source=folder / "words",
+        target=folder / "words",
+        source_factors=folder / "factors",
+        vocabulary=300,
+        separate=True,
+        config=RunConfig(model=small_config(), training=QUICK),
+        console=Console(quiet=True),
+    )
+    return folder / "run"
+
+
+FILES = [
+    f"data/{part}/{name}"
+    for part in ("train", "valid")
+    for name in ("source.uint16", "source.offsets", "target.uint16", "target.offsets", "factor01.uint16")
+]
+FILES += ["tokenizer.source.json", "tokenizer.target.json", "factors.json"]
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["flip", "missing"])
+def test_damaged_data_are_named_and_not_used(tmp_path, prepared, name, damage):
+    folder = shutil.copytree(prepared, tmp_path / "run")
+    path = folder / name
+    if damage == "flip":
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    else:
+        path.unlink()
+    with pytest.raises(TrainingError) as caught:
+        transduce.train(folder, resume=True, steps=4, console=Console(quiet=True))
+    assert str(path) in str(caught.value)
+
+
+def test_data_are_checked_even_if_the_manifest_fits_them(tmp_path, prepared):
+    folder = shutil.copytree(prepared, tmp_path / "run")
+    path = folder / "data" / "train" / "target.uint16"
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    write_manifest(folder, RunFolder(folder).prepared_files(TRANSLATION))
+    with pytest.raises(DataError, match=r"target\.uint16"):
+        transduce.train(folder, resume=True, steps=4, console=Console(quiet=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("manifest.json", None),
+        ("manifest.json", "{}"),
+        ("run.toml", None),
+        ("run.toml", ""),
+        ("run.toml", "[model]"),
+    ],
+)
+def test_missing_or_empty_parts_of_a_run_are_named(tmp_path, prepared, name, content):
+    folder = shutil.copytree(prepared, tmp_path / "run")
+    (folder / name).unlink() if content is None else (folder / name).write_text(content)
+    with pytest.raises(TrainingError, match=name.replace(".", r"\.")):
+        transduce.train(folder, resume=True, steps=4, console=Console(quiet=True))
 
 
 @pytest.mark.parametrize(("there", "written"), [(False, False), (True, False), (False, True)])

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -13,8 +14,8 @@ from safetensors import SafetensorError
 
 from transduce.artifact.header import (
     CONFIG,
+    FIRST_HASHED_FORMAT,
     FORMAT,
-    METADATA_KEY,
     Header,
     read_header,
     read_stored_header,
@@ -32,7 +33,7 @@ from transduce.config import RNNConfig, TransformerConfig, Vocabulary
 from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TokenizerPair
 from transduce.engine.precision import choose_device, to_precision
 from transduce.errors import ArtifactError, ConfigError, reason_of
-from transduce.files import real_path, sync, user_path
+from transduce.files import hash_file, real_path, sync, user_path
 from transduce.machine import avoid_broken_amx
 from transduce.models.bert import BERT
 from transduce.models.build import TextToText
@@ -69,15 +70,6 @@ def save(
     folder = user_path(folder)
     model = getattr(model, "_orig_mod", model)  # torch.compile wraps the model
     _check_shapes(model, folder)
-    header = Header(
-        format=FORMAT,
-        transduce=version("transduce"),
-        save=uuid.uuid4().hex,
-        model=model.config,
-        vocabulary=model.vocabulary,
-        longest_source=longest_source,
-    )
-    text = header.model_dump_json(indent=2, exclude_none=True) + "\n"
     try:
         if not _may_write(folder):
             raise ArtifactError(f"{folder} exists and is not a model folder", "choose another folder")
@@ -85,8 +77,9 @@ def save(
         with _Replacement(folder) as new:
             if tokenizer is not None:
                 tokenizer.save(new)
+            text = _make_header(model, longest_source, folder if tokenizer is None else new)
             (new / CONFIG).write_text(text, encoding="utf-8")
-            write_weights(model, new / WEIGHTS, {METADATA_KEY: text})
+            write_weights(model, new / WEIGHTS, text)
             # safetensors makes the file readable for its owner only; the umask should decide.
             (new / WEIGHTS).chmod((new / CONFIG).stat().st_mode)
     except (OSError, SafetensorError) as error:
@@ -95,6 +88,21 @@ def save(
         raise ArtifactError(
             f"cannot write {folder}: {reason}{unchanged}", "check the free space and permissions"
         ) from error
+
+
+def _make_header(model: Model, longest_source: int | None, text_files: Path) -> str:
+    """Return the content of ``config.json`` for a model with the tokenizer in the folder ``text_files``."""
+    present = [text_files / name for name in sorted(_TEXT_FILES) if (text_files / name).exists()]
+    header = Header(
+        format=FORMAT,
+        transduce=version("transduce"),
+        save=uuid.uuid4().hex,
+        model=model.config,
+        vocabulary=model.vocabulary,
+        longest_source=longest_source,
+        files={path.name: hash_file(path) for path in present},
+    )
+    return header.model_dump_json(indent=2, exclude_none=True) + "\n"
 
 
 def load(folder: str | Path, *, precision: Precision = "float32", device: str = "cpu") -> Model:
@@ -112,7 +120,8 @@ def load(folder: str | Path, *, precision: Precision = "float32", device: str = 
         shapes = expected_shapes(header.model, header.vocabulary)
     except ConfigError as error:
         raise ArtifactError(f"{path}: {error.problem}", COPY_AGAIN) from error
-    model = assemble(header.model, header.vocabulary, read_weights(path, shapes))
+    weights = read_weights(path, shapes, hashed=header.format >= FIRST_HASHED_FORMAT)
+    model = assemble(header.model, header.vocabulary, weights)
     model = model.to(choose_device(device))
     return model if precision == "float32" else to_precision(model, precision)
 
@@ -151,6 +160,7 @@ def load_tokenizer(folder: str | Path) -> TokenizerPair:
     header = read_header(folder)
     vocabulary, model = header.vocabulary, header.model
     factors = model.source_factors if isinstance(model, TransformerConfig | RNNConfig) else []
+    _require_intact(folder, header.files)
     if not any((folder / name).exists() for name in TOKENIZERS):
         raise ArtifactError(
             f"{folder} has a model but no tokenizer",
@@ -169,6 +179,16 @@ def load_tokenizer(folder: str | Path) -> TokenizerPair:
             "copy the whole model folder again",
         )
     return tokenizer
+
+
+def _require_intact(folder: Path, hashes: Mapping[str, str]) -> None:
+    """Refuse a tokenizer whose files are not those that were saved with the model."""
+    for name in sorted(hashes.keys() & _TEXT_FILES):
+        path = folder / name
+        if not path.is_file():
+            raise ArtifactError(f"{path} is missing", COPY_AGAIN)
+        if hash_file(path) != hashes[name]:
+            raise ArtifactError(f"{path} is damaged: its content does not have the stored hash", COPY_AGAIN)
 
 
 def is_part_of_a_model(path: Path) -> bool:

@@ -8,14 +8,14 @@ from typing import Any
 
 from pydantic import Field
 
-from transduce.artifact.weights import COPY_AGAIN, WEIGHTS, read_metadata
+from transduce.artifact.weights import COPY_AGAIN, HEADER_KEY, WEIGHTS, read_metadata
 from transduce.config import ModelConfig, Settings, Vocabulary, validate
 from transduce.errors import ArtifactError, ConfigError
 from transduce.files import user_path
 
-FORMAT = 1
+FORMAT = 2
+FIRST_HASHED_FORMAT = 2
 CONFIG = "config.json"
-METADATA_KEY = "transduce"
 # Settings of a model that may be edited in config.json, because they do not change what the weights mean.
 EDITABLE = {"dropout", "attention_dropout", "activation_dropout"}
 
@@ -33,6 +33,9 @@ class Header(Settings):
     longest_source: int | None = Field(
         default=None,
         description="Length of the longest source the model was trained on, in tokens, if known.",
+    )
+    files: dict[str, str] = Field(
+        default_factory=dict, description="Hashes of the tokenizer's files, by their names."
     )
 
 
@@ -61,7 +64,7 @@ def read_header(folder: str | Path) -> Header:
 
 def read_stored_header(path: Path) -> Header:
     """Read the header from the metadata of the weights."""
-    return parse_header(read_metadata(path).get(METADATA_KEY, "{}"), path)
+    return parse_header(read_metadata(path).get(HEADER_KEY, "{}"), path)
 
 
 def parse_header(text: str, path: Path) -> Header:
@@ -113,11 +116,9 @@ def _compare(path: Path, readable: Header, stored: Header) -> None:
 
 
 def _flatten(header: Header) -> dict[str, object]:
-    """Return all settings of the model and the vocabulary by their dotted names."""
-    settings = dict(_entries(header.model.model_dump(), "model"))
-    if header.vocabulary is not None:
-        settings |= _entries(header.vocabulary.model_dump(), "vocabulary")
-    return settings
+    """Return all settings by their dotted names."""
+    tables = header.model_dump(exclude={"save", "transduce"})
+    return {key.removeprefix("."): value for key, value in _entries(tables, "")}
 
 
 def _entries(table: Mapping[str, Any], name: str) -> Iterator[tuple[str, object]]:

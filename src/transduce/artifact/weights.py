@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from transduce.artifact.tensors import hash_tensors, read_tensor_header, read_tensors
 from transduce.config import ModelConfig, Vocabulary
 from transduce.errors import ArtifactError, reason_of
 from transduce.models.build import build
@@ -18,6 +19,7 @@ from transduce.models.protocol import Model
 
 WEIGHTS = "model.safetensors"
 COPY_AGAIN = "copy the model folder again"
+HEADER_KEY, HASH_KEY = "transduce", "hash"  # of the file's metadata
 _FLOATING_TYPES = {"F64", "F32", "F16", "BF16"}
 
 Shapes = dict[str, tuple[int, ...]]
@@ -40,36 +42,38 @@ def shapes_of(model: nn.Module) -> Shapes:
     return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 
-def write_weights(model: nn.Module, path: Path, metadata: dict[str, str]) -> None:
-    """Write every parameter once: a shared matrix is one tensor."""
+def write_weights(model: nn.Module, path: Path, header: str) -> None:
+    """Write every parameter once (a shared matrix is one tensor), the header, and a hash of all of it."""
     tensors = {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
-    save_file(tensors, path, metadata)
+    save_file(tensors, path, {HEADER_KEY: header, HASH_KEY: hash_tensors(tensors, header)})
 
 
 def read_metadata(path: Path) -> dict[str, str]:
     """Read the strings that were stored with the weights."""
-    with _explained_errors(path), safe_open(path, framework="pt") as file:
-        return file.metadata() or {}
-
-
-def read_weights(path: Path, expected: Shapes) -> dict[str, Tensor]:
-    """Read weights; refuse other names, shapes or types than expected, and NaN or infinite values."""
     with _explained_errors(path):
-        with safe_open(path, framework="pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
-            types = sorted({part.get_dtype() for part in slices.values()})
-        _compare_shapes(path, expected, shapes)
+        return read_tensor_header(path).metadata
+
+
+def read_weights(path: Path, expected: Shapes, *, hashed: bool) -> dict[str, Tensor]:
+    """Read weights; refuse other names, shapes or types than expected, NaN or infinite values, and damage.
+
+    ``hashed`` says whether the file must have a hash; those of the first format have none.
+    """
+    with _explained_errors(path):
+        stored, metadata = read_tensor_header(path)
+        types = sorted({tensor.dtype for tensor in stored.values()})
+        _compare_shapes(path, expected, {name: tensor.shape for name, tensor in stored.items()})
         if len(types) != 1 or types[0] not in _FLOATING_TYPES:
             raise ArtifactError(
                 f"{path} holds tensors of type {' and '.join(types)}",
                 "use weights of a single floating-point type",
             )
-        # Copied, because the file would stay mapped into memory, and a later change to it change the model.
-        weights = {name: tensor.clone() for name, tensor in load_file(path).items()}
+        weights = read_tensors(path)
     for name, weight in weights.items():
         if not weight.isfinite().all():
             raise ArtifactError(f"{path} is damaged: {name} has NaN or infinite values", COPY_AGAIN)
+    if hashed and metadata.get(HASH_KEY) != hash_tensors(weights, metadata.get(HEADER_KEY, "")):
+        raise ArtifactError(f"{path} is damaged: its content does not have the stored hash", COPY_AGAIN)
     return weights
 
 

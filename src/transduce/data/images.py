@@ -8,10 +8,12 @@ classes.json  the names of the classes, in the order of their numbers
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError  # NumPy may raise it for a damaged header
 
 import numpy as np
 import numpy.typing as npt
 
+from transduce.data.prepared import RESTORE
 from transduce.errors import DataError, reason_of
 
 Pixels = npt.NDArray[np.uint8]
@@ -117,6 +119,20 @@ class Images:
             pixels = np.load(folder / "pixels.npy", mmap_mode="r", allow_pickle=False)
             labels = np.load(folder / "labels.npy", allow_pickle=False)
             classes = json.loads((folder / "classes.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, EOFError) as error:
-            raise DataError(f"{folder} is damaged: {error}", "prepare the run again") from error
-        return Images(pixels, labels, classes)
+        except (OSError, ValueError, EOFError, RecursionError, TokenError) as error:
+            raise DataError(f"{folder} is damaged: {error}", RESTORE) from error
+        images = Images(pixels, labels, classes)
+        images.check(folder)
+        return images
+
+    def check(self, folder: Path) -> None:
+        """Raise a `DataError` that names ``folder`` if types, shapes or labels are wrong."""
+        names = isinstance(self.classes, list) and all(isinstance(name, str) for name in self.classes)
+        if not names:
+            raise DataError(f"{folder / 'classes.json'} is damaged: it is not a list of names", RESTORE)
+        if self.pixels.dtype != np.uint8 or self.pixels.ndim != 4:
+            raise DataError(f"{folder / 'pixels.npy'} is damaged: these are not images", RESTORE)
+        if self.labels.dtype != np.int64 or self.labels.shape != (len(self.pixels),):
+            raise DataError(f"{folder / 'labels.npy'} is damaged: it does not fit the images", RESTORE)
+        if len(self) and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.classes):
+            raise DataError(f"{folder / 'labels.npy'} is damaged: a label is not a class", RESTORE)

@@ -10,27 +10,29 @@ import numpy as np
 import numpy.typing as npt
 
 from transduce.data.rows import Rows
-from transduce.errors import DataError
+from transduce.errors import DataError, reason_of
 
 Offsets = npt.NDArray[np.int64]
 _FACTOR = "factor"  # followed by a number; a side of its own
+RESTORE = "restore the file, or start a new run in another folder"
 
 
 class Sequences:
     """Sequences of ids, end to end in one file; a second file has the end of each."""
 
     def __init__(self, folder: Path, side: str) -> None:
-        try:
-            self.offsets = cast("Offsets", _mapped(folder / f"{side}.offsets", np.dtype(np.int64)))
-            (ids,) = folder.glob(f"{side}.uint*")
-            self._ids = _mapped(ids, np.dtype(ids.suffix[1:]))
-        except (OSError, ValueError, TypeError) as error:
-            raise DataError(
-                f"{folder} contains no prepared corpus: {error}", "prepare the run again"
-            ) from error
+        ends = folder / f"{side}.offsets"
+        files = sorted(folder.glob(f"{side}.uint*"))
+        if len(files) != 1 or files[0].suffix not in (".uint16", ".uint32"):
+            raise DataError(f"{folder} has no file {side}.uint16 or .uint32, or both", RESTORE)
+        self.path = files[0]
+        self.offsets = cast("Offsets", _mapped(ends, np.dtype(np.int64)))
+        self._ids = _mapped(self.path, np.dtype(self.path.suffix[1:]))
+        if np.any(self.lengths < 0):
+            raise DataError(f"{ends} is damaged: a sequence ends before it begins", RESTORE)
         end = int(self.offsets[-1]) if len(self.offsets) else 0
         if end != len(self._ids):
-            raise DataError(f"{ids} has {len(self._ids)} ids instead of {end}", "prepare the run again")
+            raise DataError(f"{self.path} is damaged: it has {len(self._ids):,} ids, not {end:,}", RESTORE)
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -43,6 +45,19 @@ class Sequences:
     def lengths(self) -> Offsets:
         """The number of ids in every sequence."""
         return np.diff(self.offsets, prepend=0)
+
+    def check(self, vocabulary: int, lengths: range) -> None:
+        """Raise a `DataError` if an id is not in the vocabulary, or the length of a sequence not allowed."""
+        if len(self._ids) and (largest := int(self._ids.max())) >= vocabulary:
+            raise DataError(f"{self.path} is damaged: {largest} is no id below {vocabulary}", RESTORE)
+        found = self.lengths
+        for length in (int(found.min()), int(found.max())) if len(found) else ():
+            if length not in lengths:
+                raise DataError(
+                    f"{self.path.with_suffix('.offsets')} is damaged: a sequence has {length:,} ids, not "
+                    f"{lengths.start:,} to {lengths.stop - 1:,}",
+                    RESTORE,
+                )
 
 
 @dataclass(frozen=True)
@@ -64,11 +79,11 @@ class Pairs:
         pairs = cls(Sequences(folder, "source"), Sequences(folder, "target"), factors)
         if len(pairs.source) != len(pairs.target):
             raise DataError(
-                f"{folder} has {len(pairs.source)} sources and {len(pairs.target)} targets",
-                "prepare the run again",
+                f"{folder} is damaged: sources: {len(pairs.source):,}, targets: {len(pairs.target):,}",
+                RESTORE,
             )
         if any(not np.array_equal(factor.offsets, pairs.source.offsets) for factor in factors):
-            raise DataError(f"the factors in {folder} do not fit the sources", "prepare the run again")
+            raise DataError(f"{folder} is damaged: its factors do not fit the sources", RESTORE)
         return pairs
 
     def source_row(self, index: int) -> npt.NDArray[np.generic]:
@@ -141,5 +156,10 @@ class PairWriter:
 
 
 def _mapped(path: Path, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
-    # An empty file cannot be mapped.
-    return np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
+    try:
+        # An empty file cannot be mapped.
+        return np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {reason_of(error)}", RESTORE) from error
+    except ValueError as error:  # its size is not a multiple of the size of an id
+        raise DataError(f"{path} is damaged: {error}", RESTORE) from error

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
+from transduce.artifact.tensors import read_tensors
 from transduce.data.tokenizer import SideTokenizer, load_side_tokenizer
 from transduce.errors import ArtifactError, ConfigError, reason_of
 from transduce.files import user_path
@@ -33,7 +33,7 @@ def read_saved(folder: str | Path, kind: str) -> Saved:
     if fields.get("model_type") != kind:
         raise ArtifactError(f"{folder / CONFIG} does not describe a {kind} model", "give another folder")
     with _reading(folder):
-        return Saved(fields, load_file(folder / WEIGHTS))
+        return Saved(fields, read_tensors(folder / WEIGHTS))
 
 
 def read_fields(folder: Path) -> dict[str, Any]:

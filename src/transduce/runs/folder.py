@@ -4,6 +4,7 @@
 run.toml           the complete configuration; written last, so that it marks a prepared run
 tokenizer*.json    the tokenizer of a run on text
 data/ or text/     the prepared training and validation data
+manifest.json      hashes of tokenizer and data, by which damage is found before training
 start/             the model that training starts from, if one was given
 checkpoints/       what is needed to resume
 metrics.jsonl      the metrics of training and validation
@@ -19,6 +20,7 @@ from transduce import artifact
 from transduce.config import RunConfig, read_toml, write_toml
 from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TokenizerPair
 from transduce.errors import ConfigError, TrainingError
+from transduce.files import MANIFEST, Damage, find_damage
 from transduce.models.build import build
 from transduce.models.protocol import Model
 from transduce.runs.lock import LOCK
@@ -97,6 +99,11 @@ class RunFolder:
     def read_config(self, task: Task) -> RunConfig:
         """Return the configuration of the run; raise a `TrainingError` if it is a run of another task."""
         config = read_toml(self.path / RUN)
+        if not {"model", "training"} <= config.model_fields_set:
+            raise TrainingError(
+                f"{self.path / RUN} is damaged: it lacks [model] or [training]",
+                f"restore the file, or start a new run in another folder, with --from {self.best}",
+            )
         command = task_for(config.model).command
         if command != task.command:
             raise TrainingError(
@@ -122,8 +129,13 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise TrainingError(f"{self.path} is a file", "choose another --out")
         ours = {task.data_folder, "start", JOINT, SOURCE, TARGET, FACTORS}
-        ours |= {f".{RUN}.new", LOCK}
+        ours |= {f".{RUN}.new", LOCK, MANIFEST, f".{MANIFEST}.new"}
         others = {path.name for path in self.path.iterdir()} - ours if self.path.exists() else set()
+        if checkpoint.list_checkpoints(self.path / "checkpoints"):
+            raise TrainingError(
+                f"{self.path / RUN} is missing, but {self.path} holds the rest of a run",
+                f"restore the file, or choose another --out, with --from {self.best}",
+            )
         if others:
             raise TrainingError(
                 f"{self.path} is not empty and not a run folder: it contains {min(others)}",
@@ -150,9 +162,28 @@ class RunFolder:
         training = config.training.model_copy(update={"steps": steps, "minutes": None})
         write_toml(config.model_copy(update={"training": training}), self.path / RUN)
 
+    def prepared_files(self, task: Task) -> list[Path]:
+        """Return the files of the tokenizer and of the prepared data."""
+        names = (JOINT, SOURCE, TARGET, FACTORS) if task.has_tokenizer else ()
+        present = [self.path / name for name in names if (self.path / name).exists()]
+        return present + [path for path in (self.path / task.data_folder).rglob("*") if path.is_file()]
+
+    def require_intact(self, task: Task) -> None:
+        """Raise a `TrainingError` if the tokenizer or the data are not as they were prepared."""
+        try:
+            damage = find_damage(self.path, self.prepared_files(task))
+        except FileNotFoundError:
+            damage = Damage(self.path / MANIFEST, "is missing")
+        if damage:
+            raise TrainingError(
+                f"{damage.path} {damage.problem}",
+                f"restore the file, or start a new run in another folder, with --from {self.best}",
+            )
+
     def open(self, task: Task) -> PreparedRun:
         """Open a prepared run; its model is as before the first step."""
         config = self.read_config(task)
+        self.require_intact(task)
         tokenizer = TokenizerPair.load(self.path) if task.has_tokenizer else None
         start = self.path / "start"
         vocabulary = tokenizer.vocabulary if tokenizer else None

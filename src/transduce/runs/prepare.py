@@ -11,6 +11,7 @@ from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, write_toml
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import DataError, reason_of
+from transduce.files import write_manifest
 from transduce.machine import keep_memory
 from transduce.models.build import build
 from transduce.models.protocol import Model
@@ -62,6 +63,7 @@ def prepare(
         )
         training = autotune(run, defaults, choices, team, console)
         run = replace(run, config=RunConfig(model=model_config, training=training))
+        write_manifest(folder, RunFolder(folder).prepared_files(task))
         write_toml(run.config, folder / RUN)
     print_line(console, inputs.summary(train, valid, tokenizer))
     shorter = max(1, training.steps // 10)

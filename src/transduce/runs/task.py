@@ -1,15 +1,18 @@
 """The kinds of runs: one record for each, and `task_for`, which finds the record of a model."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from transduce.config import ModelConfig, RunConfig
+from transduce.config import BERTConfig, GPTConfig, ModelConfig, RNNConfig, RunConfig, TransformerConfig
 from transduce.data.images import Images
 from transduce.data.plain_text import SIDE
-from transduce.data.prepared import Pairs, Sequences
+from transduce.data.prepared import RESTORE, Pairs, Sequences
 from transduce.data.tokenizer import TokenizerPair
+from transduce.errors import DataError
 from transduce.training.objectives.image_classes import ImageClassesObjective
 from transduce.training.objectives.language_model import LanguageModelObjective
 from transduce.training.objectives.masked_language_model import MaskedLanguageModelObjective
@@ -69,28 +72,63 @@ class Task:
 
 
 def _translation(data: Pairs, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
+    if tokenizer is None or not isinstance(config.model, TransformerConfig | RNNConfig):
+        raise TypeError("a model that translates needs a tokenizer")
+    lengths = range(1, 1 + (config.model.length_limit or sys.maxsize - 1))
+    data.source.check(tokenizer.vocabulary.source, lengths)
+    data.target.check(tokenizer.vocabulary.target, lengths)
+    for factor, vocabulary in zip_longest(data.factors, tokenizer.factors):
+        if factor is None or vocabulary is None:
+            raise DataError(
+                f"{data.source.path.parent} is damaged: source factors: {len(data.factors)} in the data, "
+                f"{len(tokenizer.factors)} in the tokenizer",
+                RESTORE,
+            )
+        factor.check(len(vocabulary), lengths)
     return TranslationObjective(data, config.training, tokenizer)
 
 
 def _language_model(data: Sequences, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
+    _check_texts(data, config, tokenizer, shortest=2, more=1)
     return LanguageModelObjective(data, config.training)
 
 
 def _masked_tokens(data: Sequences, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
     if tokenizer is None:
         raise TypeError("masked language models need a tokenizer")
+    _check_texts(data, config, tokenizer, shortest=1, more=-2)
     return MaskedLanguageModelObjective(data, config.training, tokenizer)
 
 
 def _text_classes(data: Pairs, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
+    if not isinstance(config.model, BERTConfig):
+        raise TypeError(f"texts are classified by a bert, not a {config.model.family}")
+    _check_texts(data.source, config, tokenizer, shortest=0, more=-2)
+    data.target.check(len(config.model.classes), range(1, 2))
     return TextClassesObjective(data, config.training)
 
 
 def _image_classes(data: Images, config: RunConfig, tokenizer: TokenizerPair | None) -> Objective[Any]:
     if config.model.family != "vit":
         raise TypeError(f"images are classified by a vit, not a {config.model.family}")
+    expected = (*config.model.size, config.model.channels)
+    if data.pixels.shape[1:] != expected or len(data.classes) != len(config.model.class_names):
+        raise DataError(
+            f"the prepared images are {data.pixels.shape[1:]} with {len(data.classes)} classes, but run.toml "
+            f"says {expected} with {len(config.model.class_names)}",
+            "restore the data and run.toml, or start a new run in another folder",
+        )
     rows, columns = config.model.grid
     return ImageClassesObjective(data, config.training, rows * columns)
+
+
+def _check_texts(
+    texts: Sequences, config: RunConfig, tokenizer: TokenizerPair | None, *, shortest: int, more: int
+) -> None:
+    """Check texts of at least ``shortest`` ids, and at most as many as the model reads plus ``more``."""
+    if tokenizer is None or not isinstance(config.model, GPTConfig | BERTConfig):
+        raise TypeError("a language model needs a tokenizer")
+    texts.check(tokenizer.vocabulary.target, range(shortest, config.model.max_length + more + 1))
 
 
 def _open_texts(folder: Path) -> Sequences:
