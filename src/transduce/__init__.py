@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Vocabulary,
         preset,
     )
+    from transduce.data.text_files import limit_lines
     from transduce.data.tokenizer import SideTokenizer, TokenizerPair
     from transduce.data.tokenizer_training import train_tokenizer
     from transduce.decoding.beam import beam_search
@@ -77,6 +78,7 @@ _MODULES = {
     "evaluate": "evaluation.evaluate",
     "finetune_text_classifier": "runs.train",
     "inspect": "inspection.capture",
+    "limit_lines": "data.text_files",
     "load": "artifact",
     "preset": "config",
     "save": "artifact",
@@ -115,6 +117,7 @@ __all__ = [
     "evaluate",
     "finetune_text_classifier",
     "inspect",
+    "limit_lines",
     "load",
     "preset",
     "save",

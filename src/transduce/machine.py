@@ -85,6 +85,13 @@ def cpu_reports(feature: str) -> bool:
     return False
 
 
+def physical_memory() -> int | None:
+    """Return the size of the machine's memory in bytes, if it is known."""
+    with suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
 # Constants of malloc.h and mman.h
 _TRIM_THRESHOLD, _MMAP_MAX, _NEVER = -1, -4, -1
 _MADV_HUGEPAGE, _HUGE_PAGE = 14, 2 << 20
@@ -106,8 +113,7 @@ def keep_memory() -> None:
         library.gnu_get_libc_version  # noqa: B018 (fails with other C libraries)
         library.mallopt(_TRIM_THRESHOLD, _NEVER)
         library.mallopt(_MMAP_MAX, 0)
-        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        _prefer_huge_pages(library, min(_HEAP_LIMIT, physical // 2))
+        _prefer_huge_pages(library, min(_HEAP_LIMIT, (physical_memory() or 0) // 2))
 
 
 def _prefer_huge_pages(library: ctypes.CDLL, size: int) -> None:

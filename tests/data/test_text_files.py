@@ -1,15 +1,24 @@
 import gc
 import gzip
+import io
+import os
+import tracemalloc
 import warnings
+from pathlib import Path
 
 import pytest
 from corpora import refused, write
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from transduce.data.text_files import (
+    MAX_LINE_BYTES,
     count_lines,
     decode_lines,
     has_byte_order_mark,
     is_same_file,
+    limit_lines,
+    lines_of,
     open_binary,
     raw_lines,
     require_utf8,
@@ -124,3 +133,65 @@ def test_one_file_under_two_names(tmp_path):
     assert not is_same_file(tmp_path, tmp_path)  # not a regular file
     with path.open() as file:
         assert is_same_file(path, file.fileno())
+
+
+@pytest.fixture
+def _short_lines():
+    limit_lines(10)
+    yield
+    limit_lines(MAX_LINE_BYTES)
+
+
+@pytest.mark.usefixtures("_short_lines")
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_line_has_a_limit(tmp_path, end, compressed):
+    path = tmp_path / "text"
+    write = gzip.compress if compressed else bytes
+    path.write_bytes(write(b"1234567890\r\n\n1234567890" + end))
+    assert list(raw_lines(path)) == [b"1234567890", b"", b"1234567890"]
+    path.write_bytes(write(b"a\n12345678901" + end))
+    with pytest.raises(DataError, match=r"text, line 2: longer than 10 bytes; .*--max-line-bytes"):
+        list(raw_lines(path))
+
+
+def test_a_bomb_of_one_line_is_not_unpacked(tmp_path):
+    """64 MB in a file of a few hundred kilobytes: only the first piece is read."""
+    path = tmp_path / "bomb.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(64):
+            file.write(bytes(1 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="line 1"):
+            list(raw_lines(path))
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/full", "/dev/urandom"])
+def test_devices_are_refused(device):
+    if not Path(device).exists():
+        pytest.skip(f"needs {device}")
+    with pytest.raises(DataError, match=f"{device} is a device"):
+        next(raw_lines(Path(device)))
+
+
+def test_the_null_device_is_empty():
+    assert list(raw_lines(Path(os.devnull))) == []
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_that_cannot_be(limit):
+    with pytest.raises(DataError, match=str(limit)):
+        limit_lines(limit)
+
+
+@given(st.binary(max_size=60), st.booleans())
+def test_lines_are_those_of_split(content, mark):
+    file = io.BytesIO((b"\xef\xbb\xbf" if mark else b"") + content)
+    assume(not content.startswith((b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b", b"\xef\xbb\xbf")))
+    parts = content.split(b"\n")
+    expected = [part.rstrip(b"\r") for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+    assert list(lines_of(file, "text")) == expected

@@ -134,5 +134,5 @@ def test_mistakes_are_named():
     with pytest.raises(DataError, match=r"source, line 2: empty"):
         scores(model(), ["a", ""], ["a", "a"])
     short = model(positions="learned", max_length=8)
-    with pytest.raises(DataError, match=r"target, line 2: \d+ tokens.* 8;"):
+    with pytest.raises(DataError, match=r"target, line 2: \d+ tokens.* 8 "):
         scores(short, ["a", "a"], ["a", "a b c d e f g h i j k"])

@@ -11,11 +11,12 @@ from pydantic import Field
 from transduce.artifact.weights import COPY_AGAIN, HEADER_KEY, WEIGHTS, read_metadata
 from transduce.config import ModelConfig, Settings, Vocabulary, validate
 from transduce.errors import ArtifactError, ConfigError
-from transduce.files import user_path
+from transduce.files import read_small, user_path
 
 FORMAT = 2
 FIRST_HASHED_FORMAT = 2
 CONFIG = "config.json"
+_LARGEST = 1 << 24  # bytes of config.json
 # Settings of a model that may be edited in config.json, because they do not change what the weights mean.
 EDITABLE = {"dropout", "attention_dropout", "activation_dropout"}
 
@@ -46,7 +47,7 @@ def read_header(folder: str | Path) -> Header:
         raise ArtifactError(f"{folder} is not a folder", f"give the folder that holds {CONFIG} and {WEIGHTS}")
     path = folder / CONFIG
     try:
-        readable = parse_header(path.read_text(encoding="utf-8-sig"), path)
+        readable = parse_header(read_small(path, _LARGEST).decode("utf-8-sig"), path)
     except FileNotFoundError:
         is_checkpoint = folder.parent.name == "checkpoints"
         # Without config.json, a model folder is a first save that was interrupted.

@@ -1,20 +1,17 @@
 """Weights in a safetensors file: their names, shapes and values."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from transduce.artifact.tensors import hash_tensors, read_tensor_header, read_tensors
 from transduce.config import ModelConfig, Vocabulary
 from transduce.errors import ArtifactError, reason_of
-from transduce.models.build import build
+from transduce.models.build import build_without_weights
 from transduce.models.protocol import Model
 
 WEIGHTS = "model.safetensors"
@@ -27,14 +24,14 @@ Shapes = dict[str, tuple[int, ...]]
 
 def assemble(config: ModelConfig, vocabulary: Vocabulary | None, weights: dict[str, Tensor]) -> Model:
     """Build a model from a tensor for each of its named parameters; return it in evaluation mode."""
-    model = _build_without_weights(config, vocabulary)
+    model = build_without_weights(config, vocabulary)
     model.load_state_dict(weights, strict=False, assign=True)
     return model.eval()
 
 
 def expected_shapes(config: ModelConfig, vocabulary: Vocabulary | None) -> Shapes:
     """Return the shapes of all parameters of a model with this configuration."""
-    return shapes_of(_build_without_weights(config, vocabulary))
+    return shapes_of(build_without_weights(config, vocabulary))
 
 
 def shapes_of(model: nn.Module) -> Shapes:
@@ -75,23 +72,6 @@ def read_weights(path: Path, expected: Shapes, *, hashed: bool) -> dict[str, Ten
     if hashed and metadata.get(HASH_KEY) != hash_tensors(weights, metadata.get(HEADER_KEY, "")):
         raise ArtifactError(f"{path} is damaged: its content does not have the stored hash", COPY_AGAIN)
     return weights
-
-
-class _NoInitialization(TorchFunctionMode):
-    """Skip random initialization, for which torch would import its compiler: that takes over a second."""
-
-    def __torch_function__(
-        self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Return the tensor unchanged from ``nn.init.normal_``; call all other functions."""
-        kwargs = kwargs or {}
-        return kwargs["tensor"] if function is nn.init.normal_ else function(*args, **kwargs)
-
-
-def _build_without_weights(config: ModelConfig, vocabulary: Vocabulary | None) -> Model:
-    """Build a model on the meta device: its parameters have shapes but no values."""
-    with torch.device("meta"), _NoInitialization():
-        return build(config, vocabulary)
 
 
 @contextmanager

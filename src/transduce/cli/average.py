@@ -9,7 +9,10 @@ Run = Annotated[Path, Argument(metavar="RUN", help="Run folder: the --out of tra
 Last = Annotated[
     int | None,
     Option(
-        metavar="N", min=1, help="Average the last N checkpoints; by default, as many as for the final model."
+        metavar="N",
+        min=1,
+        max=10_000_000,
+        help="Average the last N checkpoints; by default, as many as for the final model.",
     ),
 ]
 Steps = Annotated[

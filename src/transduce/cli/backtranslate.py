@@ -6,12 +6,14 @@ from typer import Option
 
 from transduce.cli import options as o
 from transduce.cli import search_options as s
+from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def backtranslate(
     model: o.Models,
     input: o.Input = None,  # noqa: A002 (the option's name)
     output: o.Output = None,
+    max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     tag: Annotated[
         str,
         Option(

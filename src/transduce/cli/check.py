@@ -3,6 +3,7 @@
 import typer
 
 from transduce.cli import options as o
+from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def check(
@@ -16,6 +17,7 @@ def check(
     test_target: o.TestTarget = None,
     test_pairs: o.TestPairs = None,
     normalize: o.Normalize = "nfc",
+    max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
 ) -> None:
     """Look for problems in a parallel corpus, and say where they are and what to do about them.
 

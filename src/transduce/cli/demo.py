@@ -16,7 +16,9 @@ def demo(
             metavar="DIR", help="Folder for the data and the model.", show_default="a new temporary folder"
         ),
     ] = None,
-    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Number of training steps.")] = 1200,
+    steps: Annotated[
+        int, typer.Option(metavar="N", min=1, max=10_000_000, help="Number of training steps.")
+    ] = 1200,
 ) -> None:
     """Train a small model in about two minutes and see what it learns.
 

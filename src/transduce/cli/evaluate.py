@@ -2,6 +2,7 @@
 
 from transduce.cli import evaluation_options as e
 from transduce.cli import options as o
+from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def evaluate(
@@ -11,6 +12,7 @@ def evaluate(
     hypotheses: e.Hypotheses = None,
     compare: e.Compare = None,
     alternatives: e.Alternatives = False,
+    max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     metric: e.Metrics = None,
     lowercase: e.Lowercase = False,
     tokenize: e.Tokenize = "13a",

@@ -2,6 +2,7 @@
 
 from transduce.cli import inspection_options as i
 from transduce.cli import options as o
+from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def inspect(
@@ -14,6 +15,7 @@ def inspect(
     beam: i.Beam = None,
     corpus: i.Corpus = None,
     limit: i.Limit = None,
+    max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     json: i.Json = None,
     device: o.Device = "auto",
 ) -> None:

@@ -22,9 +22,17 @@ Corpus = Annotated[
 ]
 Limit = Annotated[
     int | None,
-    Option(min=1, metavar="N", help="Pairs of --corpus to read; default 200.", rich_help_panel=DATA),
+    Option(
+        min=1,
+        max=10_000_000,
+        metavar="N",
+        help="Pairs of --corpus to read; default 200.",
+        rich_help_panel=DATA,
+    ),
 ]
-Beam = Annotated[int | None, Option(min=1, metavar="N", help="Beam size; default 4.", rich_help_panel=SEARCH)]
+Beam = Annotated[
+    int | None, Option(min=1, max=1000, metavar="N", help="Beam size; default 4.", rich_help_panel=SEARCH)
+]
 Out = Annotated[
     Path | None,
     Option(metavar="FILE", help="HTML page to write; default inspection.html.", rich_help_panel=OUTPUT),
@@ -35,7 +43,9 @@ Png = Annotated[
 ]
 Layer = Annotated[
     int | None,
-    Option(min=1, metavar="N", help="Layer of the image; default the last.", rich_help_panel=OUTPUT),
+    Option(
+        min=1, max=1000, metavar="N", help="Layer of the image; default the last.", rich_help_panel=OUTPUT
+    ),
 ]
 Json = Annotated[
     Path | None,

@@ -7,6 +7,7 @@ import typer
 
 from transduce.cli import options as o
 from transduce.cli import text_options as t
+from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def perplexity(
@@ -16,6 +17,7 @@ def perplexity(
         typer.Option(metavar="FILE", help="Plain text; repeat for several files.", rich_help_panel=o.DATA),
     ],
     packed: t.Packed = True,
+    max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     device: o.Device = "auto",
 ) -> None:
     """Measure the perplexity of a text under a language model, which computes in float32.

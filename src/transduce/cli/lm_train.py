@@ -4,6 +4,7 @@ import sys
 
 from transduce.cli import options as o
 from transduce.cli import text_options as t
+from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def train(
@@ -26,6 +27,7 @@ def train(
     packed: t.Packed = True,
     max_length: t.Context = None,
     hold_out: t.HoldOut = 0.02,
+    max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     precision: o.TrainingPrecision = None,
     device: o.Device = "auto",
     tensorboard: o.Tensorboard = False,

@@ -1,12 +1,14 @@
 """``transduce mlm classify``."""
 
 from transduce.cli import options as o
+from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def classify(
     model: o.Model,
     input: o.Input = None,  # noqa: A002 (the option's name)
     output: o.Output = None,
+    max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     precision: o.Precision = "auto",
     device: o.Device = "auto",
 ) -> None:

@@ -5,12 +5,14 @@ from typing import Annotated, Literal
 import typer
 
 from transduce.cli import options as o
+from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def embed(
     model: o.Model,
     input: o.Input = None,  # noqa: A002 (the option's name)
     output: o.Output = None,
+    max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     pooling: Annotated[
         Literal["mean", "cls", "pooler"],
         typer.Option(

@@ -12,7 +12,9 @@ def fill(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Text with [MASK] in place of words.")],
     count: Annotated[
         int,
-        typer.Option(metavar="N", min=1, help="Number of candidates per mask.", rich_help_panel=o.OUTPUT),
+        typer.Option(
+            metavar="N", min=1, max=1_000_000, help="Number of candidates per mask.", rich_help_panel=o.OUTPUT
+        ),
     ] = 5,
     precision: o.Precision = "auto",
     device: o.Device = "auto",

@@ -4,6 +4,7 @@ import sys
 
 from transduce.cli import options as o
 from transduce.cli import text_options as t
+from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def finetune(
@@ -20,6 +21,7 @@ def finetune(
     seed: o.Seed = None,
     save_minutes: o.SaveMinutes = None,
     hold_out: t.HoldOut = 0.1,
+    max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     precision: o.TrainingPrecision = None,
     device: o.Device = "auto",
     tensorboard: o.Tensorboard = False,

@@ -7,6 +7,7 @@ from typer import Option
 
 from transduce.cli import options as o
 from transduce.cli import text_options as t
+from transduce.data.text_files import MAX_LINE_BYTES
 
 Tokenizer = Annotated[
     str | None,
@@ -41,6 +42,7 @@ def train(
     packed: t.Packed = False,
     max_length: t.Context = None,
     hold_out: t.HoldOut = 0.02,
+    max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     precision: o.TrainingPrecision = None,
     device: o.Device = "auto",
     tensorboard: o.Tensorboard = False,

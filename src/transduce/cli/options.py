@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
+from transduce.data.text_files import limit_lines
+
 # Titles of the panels
 DATA = "Data"
 MODEL = "Model"
@@ -16,7 +18,17 @@ SCORING = "Scoring"
 SYSTEM = "Device and precision"
 OUTPUT = "Output"
 HELP = "Help"
+# Largest values
+_MOST_TOKENS = _MOST_STEPS = _MOST_MINUTES = 10_000_000
+
 PANELS = (DATA, MODEL, TOKENIZER, TRAINING, SEARCH, SAMPLING, SCORING, SYSTEM, OUTPUT, HELP)
+
+
+def _limit_lines(max_bytes: int) -> int:
+    """Set the limit for every file that this command reads, as soon as the option is parsed."""
+    limit_lines(max_bytes)
+    return max_bytes
+
 
 # Models
 Model = Annotated[Path, Argument(metavar="MODEL", help="Model folder.")]
@@ -95,6 +107,7 @@ MaxLength = Annotated[
     Option(
         metavar="N",
         min=1,
+        max=_MOST_TOKENS,
         help="Leave out pairs with more than N tokens on either side.",
         rich_help_panel=DATA,
     ),
@@ -162,6 +175,7 @@ VocabularySize = Annotated[
         "--vocabulary",
         metavar="N",
         min=1,
+        max=1_000_000,
         help="Maximum vocabulary size; default 8000.",
         rich_help_panel=TOKENIZER,
     ),
@@ -189,6 +203,7 @@ Steps = Annotated[
     Option(
         metavar="N",
         min=1,
+        max=_MOST_STEPS,
         help="Number of training steps; chosen from the data by default.",
         rich_help_panel=TRAINING,
     ),
@@ -198,6 +213,7 @@ Epochs = Annotated[
     Option(
         metavar="X",
         min=0.001,
+        max=1_000_000,
         help="Number of passes over the training data, instead of --steps.",
         rich_help_panel=TRAINING,
     ),
@@ -207,6 +223,7 @@ Minutes = Annotated[
     Option(
         metavar="X",
         min=0.1,
+        max=_MOST_MINUTES,
         help="Train for about X minutes, instead of --steps.",
         rich_help_panel=TRAINING,
     ),
@@ -222,7 +239,10 @@ LearningRate = Annotated[
 Seed = Annotated[
     int | None,
     Option(
-        metavar="N", min=0, help="Random seed of weights, data order and dropout.", rich_help_panel=TRAINING
+        metavar="N",
+        min=0,
+        help="Random seed of weights, data order and dropout.",
+        rich_help_panel=TRAINING,
     ),
 ]
 SaveMinutes = Annotated[
@@ -230,6 +250,7 @@ SaveMinutes = Annotated[
     Option(
         metavar="X",
         min=0.1,
+        max=_MOST_MINUTES,
         help="Save a checkpoint at least every X minutes, also between validations; default 15.",
         rich_help_panel=TRAINING,
     ),
@@ -278,7 +299,7 @@ Precision = Annotated[
 
 # Search and sampling
 Beam = Annotated[
-    int, Option(metavar="N", min=1, help="Beam size; 1 is greedy decoding.", rich_help_panel=SEARCH)
+    int, Option(metavar="N", min=1, max=1000, help="Beam size; 1 is greedy decoding.", rich_help_panel=SEARCH)
 ]
 LengthPenalty = Annotated[
     float,
@@ -307,6 +328,7 @@ NoRepeatNgram = Annotated[
     int,
     Option(
         min=0,
+        max=_MOST_TOKENS,
         metavar="N",
         help="Forbid repeated n-grams of N tokens; 0 allows repetition.",
         rich_help_panel=SEARCH,
@@ -337,6 +359,7 @@ TopK = Annotated[
     Option(
         metavar="N",
         min=0,
+        max=_MOST_TOKENS,
         help="Sample from the N most likely tokens; 0 means all.",
         rich_help_panel=SAMPLING,
     ),
@@ -350,10 +373,28 @@ TopP = Annotated[
     ),
 ]
 SamplingSeed = Annotated[
-    int, Option("--seed", metavar="N", help="Random seed for sampling.", rich_help_panel=SAMPLING)
+    int,
+    Option(
+        "--seed",
+        metavar="N",
+        min=0,
+        help="Random seed for sampling.",
+        rich_help_panel=SAMPLING,
+    ),
 ]
 
 # Input and output
+MaxLineBytes = Annotated[
+    int,
+    Option(
+        metavar="N",
+        min=1,
+        max=1_000_000_000,
+        callback=_limit_lines,
+        help="Largest size of a line of text in bytes: a longer one is an error.",
+        rich_help_panel=DATA,
+    ),
+]
 Out = Annotated[Path, Option(metavar="DIR", help="Run folder to write.", rich_help_panel=OUTPUT)]
 Tensorboard = Annotated[
     bool, Option("--tensorboard", help="Also log to DIR/tensorboard.", rich_help_panel=OUTPUT)

@@ -1,6 +1,7 @@
 """``transduce plan``."""
 
 from transduce.cli import options as o
+from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def plan(
@@ -26,6 +27,7 @@ def plan(
     normalize: o.Normalize = "nfc",
     hold_out: o.HoldOut = 0.02,
     max_length: o.MaxLength = 512,
+    max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     precision: o.TrainingPrecision = None,
     device: o.Device = "auto",
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from transduce.cli import options as o
+from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def score(
@@ -23,6 +24,7 @@ def score(
         Literal["text", "json"],
         typer.Option(help="json: also the tokens and their log-probabilities.", rich_help_panel=o.OUTPUT),
     ] = "text",
+    max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     device: o.Device = "auto",
 ) -> None:
     """Print the log-probability of given targets, one line per pair.

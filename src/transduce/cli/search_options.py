@@ -12,6 +12,7 @@ NBest = Annotated[
     Option(
         metavar="N",
         min=1,
+        max=1000,
         help="Number of candidates per line; the beam size is raised to N if it is smaller.",
         rich_help_panel=SEARCH,
     ),
@@ -77,12 +78,15 @@ Diversity = Annotated[
 
 # Language models
 Prompt = Annotated[str, Option(metavar="TEXT", help="Beginning of the text.", rich_help_panel=DATA)]
-Count = Annotated[int, Option(metavar="N", min=1, help="Number of texts.", rich_help_panel=OUTPUT)]
+Count = Annotated[
+    int, Option(metavar="N", min=1, max=1_000_000, help="Number of texts.", rich_help_panel=OUTPUT)
+]
 Lines = Annotated[
     int,
     Option(
         metavar="N",
         min=1,
+        max=1_000_000,
         help="Number of lines of the text; each continues the lines before it.",
         rich_help_panel=OUTPUT,
     ),
@@ -90,13 +94,23 @@ Lines = Annotated[
 LineMaxLength = Annotated[
     int,
     Option(
-        "--max-length", metavar="N", min=1, help="Maximum number of tokens per line.", rich_help_panel=SEARCH
+        "--max-length",
+        metavar="N",
+        min=1,
+        max=100_000,
+        help="Maximum number of tokens per line.",
+        rich_help_panel=SEARCH,
     ),
 ]
 LineMinLength = Annotated[
     int,
     Option(
-        "--min-length", metavar="N", min=0, help="Minimum number of tokens per line.", rich_help_panel=SEARCH
+        "--min-length",
+        metavar="N",
+        min=0,
+        max=100_000,
+        help="Minimum number of tokens per line.",
+        rich_help_panel=SEARCH,
     ),
 ]
 BeamInsteadOfSampling = Annotated[
@@ -105,6 +119,7 @@ BeamInsteadOfSampling = Annotated[
         "--beam",
         metavar="N",
         min=1,
+        max=1000,
         help="Beam size; 1 is greedy decoding. Without --beam, texts are sampled.",
         rich_help_panel=SEARCH,
     ),

@@ -61,6 +61,7 @@ Context = Annotated[
         "--max-length",
         metavar="N",
         min=8,
+        max=10_000_000,
         help="Context size: longest sequence in tokens.",
         rich_help_panel=MODEL,
     ),

@@ -3,6 +3,7 @@
 import sys
 
 from transduce.cli import options as o
+from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def train(
@@ -36,6 +37,7 @@ def train(
     hold_out: o.HoldOut = 0.02,
     max_length: o.MaxLength = 512,
     strict: o.Strict = False,
+    max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     precision: o.TrainingPrecision = None,
     device: o.Device = "auto",
     tensorboard: o.Tensorboard = False,

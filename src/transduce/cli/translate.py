@@ -2,6 +2,7 @@
 
 from transduce.cli import options as o
 from transduce.cli import search_options as s
+from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def translate(
@@ -9,6 +10,7 @@ def translate(
     input: o.Input = None,  # noqa: A002 (the option's name)
     output: o.Output = None,
     source_factor: o.SourceFactor = None,
+    max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     format: o.Format = "text",  # noqa: A002 (the option's name)
     precision: o.Precision = "auto",
     device: o.Device = "auto",

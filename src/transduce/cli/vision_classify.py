@@ -16,7 +16,11 @@ def classify(
     top: Annotated[
         int,
         typer.Option(
-            metavar="N", min=1, help="Number of classes to print per image.", rich_help_panel=o.OUTPUT
+            metavar="N",
+            min=1,
+            max=1_000_000,
+            help="Number of classes to print per image.",
+            rich_help_panel=o.OUTPUT,
         ),
     ] = 1,
     format: o.Format = "text",  # noqa: A002 (the option's name)

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from transduce.config import shared_fields as shared
-from transduce.config.settings import Count, Probability, Settings
+from transduce.config.settings import Probability, Settings, Width
 
 
 class RNNConfig(Settings):
@@ -15,8 +15,8 @@ class RNNConfig(Settings):
     cell: Literal["lstm", "gru"] = Field(default="lstm", description="Kind of recurrent cell.")
     encoder_layers: shared.EncoderLayers = 2
     decoder_layers: shared.DecoderLayers = 2
-    d_model: Count = Field(default=512, description="Width of embeddings and of the output layer's input.")
-    d_hidden: Count = Field(default=512, description="Width of a hidden state, per direction.")
+    d_model: Width = Field(default=512, description="Width of embeddings and of the output layer's input.")
+    d_hidden: Width = Field(default=512, description="Width of a hidden state, per direction.")
     bidirectional: bool = Field(default=True, description="Whether the encoder reads in both directions.")
     attention: Literal["additive", "multiplicative", "none"] = Field(
         default="additive", description="Attention of the decoder to the source."

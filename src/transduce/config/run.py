@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from transduce.config.families import ModelConfig, TransformerConfig
-from transduce.config.settings import Count, Epsilon, Id, NonNegative, Positive, Probability, Settings
+from transduce.config.settings import Count, Epsilon, Id, Minutes, NonNegative, Probability, Seed, Settings
 
 
 class TrainingConfig(Settings):
@@ -54,8 +54,8 @@ class TrainingConfig(Settings):
         default="ddp",
         description="With several processes: a whole model in each (ddp), or one model in shards (fsdp).",
     )
-    seed: Id = Field(default=1, description="Random seed of weights, data order and dropout.")
-    minutes: Positive | None = Field(
+    seed: Seed = Field(default=1, description="Random seed of weights, data order and dropout.")
+    minutes: Minutes | None = Field(
         default=None, description="Minutes after which the run ends, even before its last step."
     )
     validate_every: Count = Field(default=500, description="Steps between validations.")

@@ -8,10 +8,14 @@ from transduce.config.explanation import explain
 from transduce.errors import ConfigError
 
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
-Id = Annotated[int, Field(ge=0)]
+LayerCount = Annotated[int, Field(ge=1, le=1_000)]
+Width = Annotated[int, Field(ge=1, le=1_000_000)]
+Id = Annotated[int, Field(ge=0, le=10_000_000)]
+Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0, le=1e9)]
+NonNegative = Annotated[float, Field(ge=0, le=1e9)]
+Minutes = Annotated[float, Field(gt=0, le=10_000_000)]  # 19 years
 Epsilon = Annotated[float, Field(gt=0, lt=1)]
 
 if TYPE_CHECKING:

@@ -4,18 +4,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from transduce.config.settings import Count, Epsilon, Probability
+from transduce.config.settings import Count, Epsilon, LayerCount, Probability, Width
 
-Layers = Annotated[Count, Field(description="Number of layers.")]
-EncoderLayers = Annotated[Count, Field(description="Number of encoder layers.")]
-DecoderLayers = Annotated[Count, Field(description="Number of decoder layers.")]
-ModelWidth = Annotated[Count, Field(description="Width of the model.")]
-FeedForwardWidth = Annotated[Count, Field(description="Width of the feed-forward networks.")]
-Heads = Annotated[Count, Field(description="Number of attention heads.")]
+Layers = Annotated[LayerCount, Field(description="Number of layers.")]
+EncoderLayers = Annotated[LayerCount, Field(description="Number of encoder layers.")]
+DecoderLayers = Annotated[LayerCount, Field(description="Number of decoder layers.")]
+ModelWidth = Annotated[Width, Field(description="Width of the model.")]
+FeedForwardWidth = Annotated[Width, Field(description="Width of the feed-forward networks.")]
+Heads = Annotated[Width, Field(description="Number of attention heads.")]
 KeyWidth = Annotated[
-    Count | None, Field(description="Width of queries and keys per head; d_model / heads if unset.")
+    Width | None, Field(description="Width of queries and keys per head; d_model / heads if unset.")
 ]
-ValueWidth = Annotated[Count | None, Field(description="Width of values per head; d_model / heads if unset.")]
+ValueWidth = Annotated[Width | None, Field(description="Width of values per head; d_model / heads if unset.")]
 Dropout = Annotated[
     Probability, Field(description="Dropout on the output of every sub-layer and on the embeddings.")
 ]

@@ -11,19 +11,21 @@ from transduce.config.presets import preset
 from transduce.config.run import RunConfig
 from transduce.config.settings import validate
 from transduce.errors import ConfigError, reason_of
-from transduce.files import write_atomically
+from transduce.files import read_small, write_atomically
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
+_LARGEST = 1 << 24  # bytes
+
 
 def read_toml(path: str | Path) -> RunConfig:
     """Read a run file: the changes that its tables make to its ``preset``, or to ``base``."""
     path = Path(path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        data = tomllib.loads(read_small(path, _LARGEST).decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 at byte {error.start}", "save it as UTF-8") from error
     except (ValueError, RecursionError) as error:

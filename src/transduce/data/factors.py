@@ -15,6 +15,7 @@ import numpy as np
 
 from transduce.data.rows import Ids
 from transduce.errors import DataError
+from transduce.files import read_small
 
 NONE, UNKNOWN = 0, 1  # the factor of ``eos`` and of padding; a factor that is not in the vocabulary
 _REMEDY = "give one line per source line, with one factor per word"
@@ -53,7 +54,7 @@ def save_factors(factors: Sequence[FactorVocabulary], path: Path) -> None:
 def load_factors(path: Path) -> tuple[FactorVocabulary, ...]:
     """Read what `save_factors` wrote."""
     try:
-        lists = json.loads(path.read_text(encoding="utf-8"))
+        lists = json.loads(read_small(path, 1 << 28))
         if not all(isinstance(value, str) for values in lists for value in values):
             raise TypeError("a value is not a text")
         return tuple(FactorVocabulary(tuple(values)) for values in lists)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from transduce.data.text_files import without_end, without_mark
+from transduce.data.text_files import lines_of
 from transduce.errors import DataError
 
 
@@ -15,10 +15,9 @@ def require_input() -> None:
 
 
 def raw_input_lines() -> Iterator[bytes]:
-    """Yield the lines of standard input as `raw_lines` yields those of a file, each as soon as it arrives."""
+    """Return the lines of standard input as `raw_lines` yields those of a file, each when it arrives."""
     require_input()
-    for number, line in enumerate(_own_input()):
-        yield without_end(line if number else without_mark(line, "standard input"))
+    return lines_of(_own_input(), "standard input")
 
 
 def _own_input() -> BinaryIO:

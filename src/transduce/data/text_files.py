@@ -1,7 +1,8 @@
 """Lines of text files, plain or gzip.
 
 Lines end at a line feed and nowhere else, so that a CR or U+2028 inside a line does not shift the lines that
-follow.
+follow. A line longer than a limit is an error, so that a file without line feeds, or an endless one, is not
+read into memory.
 """
 
 import gzip
@@ -11,23 +12,38 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from transduce.errors import DataError, reason_of
+
+MAX_LINE_BYTES = 1_000_000  # by default
+_max_line_bytes = MAX_LINE_BYTES
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # its byte order marks, which are never valid UTF-8
 
 
+def limit_lines(max_bytes: int) -> None:
+    """Set the largest size of a line in bytes, for all text that this process reads; 1,000,000 by default."""
+    global _max_line_bytes  # noqa: PLW0603 (every reader of text obeys it)
+    if max_bytes < 1:
+        raise DataError(f"the limit of a line is {max_bytes} bytes", "use a positive number")
+    _max_line_bytes = max_bytes
+
+
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file for reading; gzip is decompressed."""
+    """Open a file for reading; gzip is decompressed. Devices are refused: most of them never end."""
     try:
         file = path.open("rb")
     except OSError as error:
         raise DataError(f"cannot read {path}: {reason_of(error)}", "give the path of a text file") from error
+    is_device = stat.S_ISCHR(os.fstat(file.fileno()).st_mode)
+    if is_device and not file.isatty() and str(path) != os.devnull:
+        file.close()
+        raise DataError(f"{path} is a device, not a file", "give the path of a text file")
     if file.peek(2)[:2] == _GZIP:
         file.close()  # GzipFile only closes files that it opened itself
         return io.BufferedReader(gzip.GzipFile(path), 1 << 20)
@@ -54,9 +70,23 @@ def has_byte_order_mark(path: Path) -> bool:
 def raw_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file as bytes, without line ends and without a byte order mark."""
     with open_binary(path) as file, _reading(path):
-        first = without_mark(file.readline(), str(path))
-        for line in chain([first] if first else [], file):
-            yield without_end(line)
+        yield from lines_of(file, str(path))
+
+
+def lines_of(file: IO[bytes], name: str) -> Iterator[bytes]:
+    """Yield the lines of an open file, each as soon as it arrives; see `raw_lines`."""
+    limit = _max_line_bytes
+    # Two bytes more than the limit, for the line's end: a longer line is never read to its end.
+    for number, line in enumerate(iter(partial(file.readline, limit + 2), b""), 1):
+        if number == 1 and not (line := without_mark(line, name)):
+            return  # nothing but a byte order mark
+        text = without_end(line)
+        if len(text) > limit:
+            raise DataError(
+                f"{name}, line {number:,}: longer than {limit:,} bytes",
+                "break the line, or raise --max-line-bytes (transduce.limit_lines in Python)",
+            )
+        yield text
 
 
 def count_lines(path: Path) -> int:

@@ -18,6 +18,7 @@ Kind = Literal["bpe", "unigram", "wordpiece", "char", "byte", "symbols"]
 Subwords = Literal["bpe", "unigram", "wordpiece"]
 
 _ByteLevel = pre_tokenizers.ByteLevel
+_LARGEST_VOCABULARY = 1_000_000
 _LONGEST_WORD = 100
 _WORTH_A_WARNING = 0.05  # share of a text's characters that are spelled in bytes
 _SAMPLED_WORDS = 20_000
@@ -58,6 +59,7 @@ def train_side_tokenizer(
     texts: Iterable[str], *, kind: Kind = "bpe", size: int = 8000, normalize: Normalization = DEFAULT
 ) -> SideTokenizer:
     """Train one tokenizer; ``size`` limits the vocabulary, except that of characters and bytes."""
+    require_size(size)
     if kind not in get_args(Kind):
         raise ConfigError(
             f"there is no tokenizer of kind {kind!r}", f"use one of {', '.join(get_args(Kind))}"
@@ -76,6 +78,12 @@ def train_side_tokenizer(
     side = _side(_subwords(words, kind, size), normalize)
     side.warnings = _missing_characters(words, side, size)
     return side
+
+
+def require_size(size: int) -> None:
+    """Refuse a vocabulary that no text needs: the library allocates memory for all of it."""
+    if size > _LARGEST_VOCABULARY:
+        raise DataError(f"a vocabulary of {size:,} is too large", f"use at most {_LARGEST_VOCABULARY:,}")
 
 
 def _side(backend: Backend, normalize: Normalization) -> SideTokenizer:

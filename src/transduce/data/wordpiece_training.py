@@ -7,6 +7,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from transduce.data.tokenizer import SideTokenizer
+from transduce.data.tokenizer_training import require_size
 from transduce.data.wordpiece import BERT_SPECIAL, wordpiece_of
 from transduce.data.words import count_characters, count_words, repeated
 from transduce.errors import DataError
@@ -16,6 +17,7 @@ ALPHABET_SIZE = 1000  # the most frequent characters; others become [UNK]
 
 def train_wordpiece(lines: Iterable[str], *, size: int, cased: bool = False) -> SideTokenizer:
     """Train a vocabulary of at most ``size`` tokens; the same text always gives the same vocabulary."""
+    require_size(size)
     normalizer = normalizers.BertNormalizer(lowercase=not cased)
     words = count_words(normalizer.normalize_str(line) for line in lines)
     characters = count_characters(words)

@@ -10,6 +10,7 @@ from transduce.decoding.sampling import Sampling
 from transduce.errors import ConfigError
 
 _LONGEST = 100_000  # tokens
+LARGEST_SEED = (1 << 63) - 1  # of torch's generators
 
 _FOR_SAMPLING = ("temperature", "top_k", "top_p", "seed")
 _FOR_BEAM_SEARCH = (
@@ -81,9 +82,9 @@ class SearchSettings:
             self._require_between(name, 1, 1000)
         for name in ("extra_length", "min_length"):
             self._require_between(name, 0, _LONGEST)
-        for name in ("no_repeat_ngram", "top_k", "seed"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{named(name)} is {getattr(self, name)}", "use 0 or more")
+        for name in ("no_repeat_ngram", "top_k"):
+            self._require_between(name, 0, 10_000_000)
+        self._require_between("seed", 0, LARGEST_SEED)
         # Outside these ranges, powers and quotients overflow.
         self._require_between("coverage_penalty", 0, 1000)
         self._require_between("diversity", 0, 1000)
@@ -91,6 +92,8 @@ class SearchSettings:
         self._require_between("temperature", 0.001, 1000)
         if not 0 < self.top_p <= 1:
             raise ConfigError(f"{named('top_p')} is {self.top_p}", "use a number above 0 and up to 1")
+        if self.max_length is not None:
+            self._require_between("max_length", 1, _LONGEST)
         if self.max_length is not None and self.max_length <= self.min_length:
             raise ConfigError(
                 f"{named('max_length')} is {self.max_length}, but {named('min_length')} is {self.min_length}",

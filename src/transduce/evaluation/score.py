@@ -19,6 +19,7 @@ from transduce.models.perplexity import perplexity
 
 PAIRS_AHEAD = 2000  # pairs that are sorted by length together
 BATCH_TOKENS = 4096  # pairs × the longest side
+LONGEST = 10_000  # tokens of a text: its attention weights grow with their square
 POSITIONS = 1024  # positions whose logits are in memory at once
 
 
@@ -75,7 +76,7 @@ def score_pairs(
         source_ids = tokenizer.encode_source([source for source, _ in chunk])
         target_ids = tokenizer.encode_target([target for _, target in chunk])
         for rows, name in ((source_ids, names[0]), (target_ids, names[1])):
-            _check_lengths(rows, name, first, model.max_length)
+            _check_lengths(rows, name, first, min(model.max_length or LONGEST, LONGEST))
         yield from _score_chunk(model, tokenizer, source_ids, target_ids, max_tokens)
         first += len(chunk)
 
@@ -93,13 +94,13 @@ def _zip_lines(
         yield source, target
 
 
-def _check_lengths(rows: list[list[int]], name: str, first: int, limit: int | None) -> None:
+def _check_lengths(rows: list[list[int]], name: str, first: int, limit: int) -> None:
     for number, ids in enumerate(rows, first):
         if len(ids) < 2:  # a line of white space has no token but ``eos``
             raise DataError(f"{name}, line {number:,}: empty", "remove this line from both files")
-        if limit is not None and len(ids) > limit:
+        if len(ids) > limit:
             raise DataError(
-                f"{name}, line {number:,}: {len(ids):,} tokens, but the model can read {limit:,}",
+                f"{name}, line {number:,}: {len(ids):,} tokens, but at most {limit:,} can be scored",
                 "remove this line from both files",
             )
 

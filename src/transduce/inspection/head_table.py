@@ -1,7 +1,6 @@
 """The attention heads of a model as a table and as JSON."""
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +21,7 @@ from transduce.inspection.heads import Head, HeadReport, examine_heads
 from transduce.inspection.output_files import write
 from transduce.models.transformer import Transformer
 
+LONGEST = 1024  # tokens of a text: its attention weights grow with their square
 BATCH_TOKENS = 2048  # sentences × the longest
 NAMES = {"encoder": "encoder", "decoder": "decoder", "encoder_decoder": "enc-dec"}
 
@@ -51,7 +51,7 @@ def read_batches(
     for pair in _encoded_pairs(tokenizer, files):
         if len(pairs) == limit:
             break
-        if pair is None or max(map(len, pair)) > (model.max_length or math.inf):
+        if pair is None or max(map(len, pair)) > min(model.max_length or LONGEST, LONGEST):
             skipped += 1
         else:
             pairs.append(pair)

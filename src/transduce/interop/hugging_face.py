@@ -12,8 +12,9 @@ from torch import Tensor
 from transduce.artifact.tensors import read_tensors
 from transduce.data.tokenizer import SideTokenizer, load_side_tokenizer
 from transduce.errors import ArtifactError, ConfigError, reason_of
-from transduce.files import user_path
+from transduce.files import read_small, user_path
 
+LARGEST = 1 << 24  # bytes of a JSON file
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 TOKENIZERS = ("tokenizer.json", "vocab.txt")  # in order of preference
 SPECIAL_TOKENS = ("special_tokens_map.json", "tokenizer_config.json")
@@ -39,7 +40,7 @@ def read_saved(folder: str | Path, kind: str) -> Saved:
 def read_fields(folder: Path) -> dict[str, Any]:
     """Read ``config.json``."""
     with _reading(folder):
-        fields = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        fields = json.loads(read_small(folder / CONFIG, LARGEST))
     if not isinstance(fields, dict):
         raise ArtifactError(f"{folder / CONFIG} is not a JSON object", "give another folder")
     return fields
@@ -57,7 +58,7 @@ def special_token(folder: str | Path, side: SideTokenizer, name: str, usual: str
     for path in (user_path(folder) / file for file in SPECIAL_TOKENS):
         if path.exists():
             with _reading(path.parent):
-                fields = json.loads(path.read_text(encoding="utf-8"))
+                fields = json.loads(read_small(path, LARGEST))
             token = fields.get(name) if isinstance(fields, dict) else None
             token = token.get("content") if isinstance(token, dict) else token
             if isinstance(token, str):
@@ -78,7 +79,7 @@ def _reading(folder: Path) -> Iterator[None]:
             f"cannot read {error.filename or folder}: {reason_of(error)}",
             f"give a folder with {CONFIG} and {WEIGHTS}",
         ) from error
-    except (ValueError, SafetensorError) as error:
+    except (ValueError, RecursionError, SafetensorError) as error:
         raise ArtifactError(f"{folder} is damaged: {error}", "copy it again") from error
 
 

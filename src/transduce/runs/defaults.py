@@ -68,10 +68,10 @@ class UserChoices:
             raise ConfigError(
                 "more than one length of training was given", "choose one of --steps, --epochs and --minutes"
             )
-        for name in ("steps", "epochs", "minutes"):
+        for name, most in (("steps", 10_000_000), ("epochs", 1_000_000), ("minutes", 10_000_000)):
             length = getattr(self, name)
-            if length is not None and not (isinstance(length, int | float) and 0 < length < math.inf):
-                raise ConfigError(f"{name} is {length!r}", "give a number greater than 0")
+            if length is not None and not (isinstance(length, int | float) and 0 < length <= most):
+                raise ConfigError(f"{name} is {length!r}", f"give a number above 0 and up to {most:,}")
         if self.preset:
             preset(self.preset)
         if self.family:
