@@ -4,6 +4,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from transduce.cli.effects import check_effects
 from transduce.cli.options import HELP, PANELS
 
 
@@ -15,6 +16,11 @@ class Command(TyperCommand):
         paragraphs = (self.help or "").split("\n\n")
         self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
         super().format_help(ctx, formatter)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, unless an option was given that would have no effect."""
+        check_effects(ctx)
+        return super().invoke(ctx)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return arguments and options, sorted by panel."""

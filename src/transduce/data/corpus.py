@@ -7,7 +7,7 @@ from pathlib import Path
 from transduce.data.chunks import CHUNK_PAIRS, Chunk, aligned_chunks, decode_texts
 from transduce.data.factors import FactorLines
 from transduce.data.pair_files import PairFile, pair_file
-from transduce.data.text_files import count_lines, decode_lines, raw_lines
+from transduce.data.text_files import count_lines, decode_lines, raw_lines, require_files
 from transduce.errors import DataError
 
 
@@ -71,6 +71,7 @@ class Corpus:
                 "give one target file for each source file",
             )
         aligned = [AlignedFiles(source, target) for source, target in zip(sources, targets, strict=True)]
+        require_files((*sources, *targets, *pairs, *factors))
         parts: tuple[Part, ...] = (*aligned, *map(pair_file, pairs))
         return cls(parts, tuple(factors)) if parts else None
 

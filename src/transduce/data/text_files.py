@@ -124,6 +124,15 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
             ) from error
 
 
+def require_files(paths: Iterable[Path]) -> None:
+    """Refuse pipes, which can be read only once, for what is read several times."""
+    for path in paths:
+        if path.is_fifo():
+            raise DataError(
+                f"{path} is a pipe, but the text is read several times", "write it to a file first"
+            )
+
+
 def require_utf8(text: str, name: str) -> None:
     """Raise a `DataError` if a text, such as a command-line argument, cannot be encoded as UTF-8."""
     if not isinstance(text, str):

@@ -12,8 +12,8 @@ from transduce.errors import ConfigError
 _LONGEST = 100_000  # tokens
 LARGEST_SEED = (1 << 63) - 1  # of torch's generators
 
-_FOR_SAMPLING = ("temperature", "top_k", "top_p", "seed")
-_FOR_BEAM_SEARCH = (
+FOR_SAMPLING = ("temperature", "top_k", "top_p", "seed")
+FOR_BEAM_SEARCH = (
     "beam",
     "length_penalty",
     "penalty",
@@ -56,7 +56,7 @@ class SearchSettings:
 
     def __post_init__(self) -> None:
         self._check_ranges()
-        for name in _FOR_BEAM_SEARCH if self.sample else _FOR_SAMPLING:
+        for name in FOR_BEAM_SEARCH if self.sample else FOR_SAMPLING:
             if getattr(self, name) != getattr(SearchSettings, name):
                 raise ConfigError(
                     f"{named(name)} has no effect {'with' if self.sample else 'without'} {named('sample')}",

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from rich.console import Console
 
-from transduce.config import PRESETS, BERTConfig, GPTConfig
+from transduce.config import PRESETS, BERTConfig, GPTConfig, validate
 from transduce.data.blocks import Cutter
 from transduce.data.chunks import RawPair, usable
 from transduce.data.normalization import DEFAULT, Normalization
@@ -19,6 +19,7 @@ from transduce.data.plain_text import PARTS, PlainText, read_texts
 from transduce.data.prepare import is_held_out
 from transduce.data.prepared import Pairs, PairWriter, Sequences
 from transduce.data.rows import Rows
+from transduce.data.text_files import require_files
 from transduce.data.text_pairs import encode_lines
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair, load_side_tokenizer
 from transduce.data.tokenizer_training import Kind, train_side_tokenizer
@@ -86,6 +87,7 @@ class TextInputs(ABC):
             refuse_together("--from", {"tokenizer": self.tokenizer, **training})
         elif isinstance(kind_or_file(self.tokenizer, self.tokenizer_kind), Path):
             refuse_together("the file of an existing tokenizer", training)
+        require_files((*self.train_paths, *self.valid_paths))
         for path in (*self.train_paths, *self.valid_paths):
             if next(read_texts([path]), None) is None:
                 raise DataError(f"{path} contains no text", "give a file with lines that are not blank")
@@ -133,7 +135,10 @@ class TextInputs(ABC):
                 f"--max-length is {self.max_length}, but the model to start from has {model.max_length}",
                 "leave --max-length out",
             )
-        return model.model_copy(update={"max_length": self.max_length}) if self.max_length else model
+        if not self.max_length:
+            return model
+        table = {**model.model_dump(), "max_length": self.max_length}
+        return validate(type(model), table, where="max_length (--max-length)")
 
     def training_defaults(self, choices: UserChoices, data: Pairs | Sequences) -> TrainingDefaults:
         """Return the training settings for this amount of text."""

@@ -42,7 +42,7 @@ from transduce.training.distributed import join_workers
 
 Precision = Literal["auto", "float32", "bfloat16"]
 # The arguments that a resumed run obeys
-_USED_BY_RESUME = {"out", "steps", "device", "tensorboard", "wandb", "resume", "console"}
+USED_BY_RESUME = {"out", "steps", "device", "tensorboard", "wandb", "resume", "console"}
 
 
 def train(
@@ -436,5 +436,5 @@ def ignored_by_resume(function: Callable[..., Run], arguments: Mapping[str, Any]
     return [
         name
         for name, parameter in parameters.items()
-        if name not in _USED_BY_RESUME and arguments[name] not in (parameter.default, [], {})
+        if name not in USED_BY_RESUME and arguments[name] not in (parameter.default, [], {})
     ]
