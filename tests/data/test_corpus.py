@@ -1,3 +1,5 @@
+import os
+
 import pytest
 from corpora import line_texts, pairs_of, refused, write
 from hypothesis import given
@@ -5,6 +7,7 @@ from hypothesis import strategies as st
 
 from transduce.data.corpus import AlignedFiles, Corpus
 from transduce.data.pair_files import JsonLines, Tsv
+from transduce.errors import DataError
 
 
 @given(
@@ -66,3 +69,10 @@ def test_chunks_of_long_lines_are_short(tmp_path, monkeypatch):
 def test_files_that_cannot_be_opened_are_named(tmp_path):
     path = tmp_path / "missing"
     assert str(path) in refused(pairs_of, AlignedFiles(path, path))
+
+
+def test_a_pipe_is_refused_because_it_can_be_read_only_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "text").write_text("a\n")
+    with pytest.raises(DataError, match="pipe is a pipe"):
+        Corpus.of([tmp_path / "pipe"], [tmp_path / "text"], [], "training")
