@@ -1,11 +1,15 @@
 """Read files written by ``torch.save`` without executing any code in them.
 
-Such a file contains pickles, which `transduce.interop.pickle_interpreter` reads.
+Such a file contains pickles, which `transduce.interop.pickle_interpreter` reads. What is read stays in
+proportion to the size of the file, whatever sizes the file states.
 """
 
 import io
+import os
+import stat
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +18,25 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from transduce.errors import ArtifactError
-from transduce.interop.pickle_interpreter import Interpreter, RefusedError, Storage
+from transduce.errors import ArtifactError, reason_of, remedy_for
+from transduce.files import user_path
+from transduce.interop.pickle_interpreter import (
+    MAX_PROGRAM,
+    Interpreter,
+    RefusedError,
+    Storage,
+    storage_key,
+)
 
 _MAGIC = 0x1950A86A20F9469CFC6C  # the first number in files of torch 1.5 and earlier
 _REMEDY = "give a file that contains only weights (a state dict), or convert it to safetensors"
+
+# Archives of torch are not compressed. These are for archives that were packed again.
+_ALLOWANCE = 1 << 20  # bytes that a small archive may expand to
+_MAX_RATIO, _MAX_MEMBER_RATIO = 4, 8
+# The sum of all tensors, as a multiple of the file: those of a model may share their numbers.
+_MAX_TENSOR_RATIO, _TENSOR_ALLOWANCE = 64, 1 << 26
+_LONGEST_REASON = 200  # characters
 
 
 def read_torch(path: str | Path, *, strict: bool = True) -> Any:
@@ -26,11 +44,11 @@ def read_torch(path: str | Path, *, strict: bool = True) -> Any:
 
     Any other object is refused or, unless ``strict``, replaced by an `Unknown`.
     """
-    path = Path(path).expanduser()
-    with _reading(path), path.open("rb") as file:
+    path = user_path(path)
+    with _reading(path), _opened(path) as file:
         if zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as archive:
-                return _read_zip(archive, strict)
+                return _read_zip(archive, _size(file), strict)
         file.seek(0)
         return _read_legacy(file, strict)
 
@@ -50,50 +68,100 @@ def _reading(path: Path) -> Iterator[None]:
     except RefusedError as error:
         raise ArtifactError(f"{path} {error}", _REMEDY) from None
     except OSError as error:
-        raise ArtifactError(f"cannot read {path}: {error.strerror or error}", "give another file") from error
+        raise ArtifactError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
+    except MemoryError as error:
+        raise ArtifactError(f"{path} does not fit in memory", "give a smaller file") from error
     except (
         ValueError,
         KeyError,
         IndexError,
         TypeError,
         AttributeError,
+        OverflowError,
         RuntimeError,
         EOFError,
         NotImplementedError,
         struct.error,
         zipfile.BadZipFile,
+        zlib.error,
     ) as error:
         # A damaged or forged file can cause any of these.
         raise ArtifactError(
-            f"{path} is damaged, or not a file of torch: {error}", "copy the file again"
+            f"{path} is damaged, or not a file of torch: {str(error)[:_LONGEST_REASON]}",
+            "copy the file again",
         ) from error
 
 
-def _read_zip(archive: zipfile.ZipFile, strict: bool) -> Any:
+def _opened(path: Path) -> IO[bytes]:
+    """Open a file, but neither a device nor a pipe, which may have no end."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise RefusedError("is a device or a pipe")
+    return path.open("rb")
+
+
+def _size(file: IO[bytes]) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+def _tensor_bytes(file_size: int) -> int:
+    return _MAX_TENSOR_RATIO * file_size + _TENSOR_ALLOWANCE
+
+
+def _read_zip(archive: zipfile.ZipFile, file_size: int, strict: bool) -> Any:
+    _check_sizes(archive, file_size)
     (program,) = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
     root = program.removesuffix("data.pkl")
-    if f"{root}byteorder" in archive.namelist() and archive.read(f"{root}byteorder") != b"little":
+    if f"{root}byteorder" in archive.namelist() and _member(archive, f"{root}byteorder") != b"little":
         raise RefusedError("has big-endian numbers, which are not supported")
     rows: dict[str, Tensor] = {}
 
     def data_of(storage: Storage) -> Tensor:
         if storage.key not in rows:
-            rows[storage.key] = _row(archive.read(f"{root}data/{storage.key}"), storage)
-        return rows[storage.key]
+            rows[storage.key] = _row(_member(archive, f"{root}data/{storage.key}"), storage)
+        return _checked_row(rows[storage.key], storage)
 
-    return Interpreter(data_of, strict).run(io.BytesIO(archive.read(program)))
+    interpreter = Interpreter(data_of, strict, tensor_bytes=_tensor_bytes(file_size))
+    return interpreter.run(io.BytesIO(_member(archive, program, MAX_PROGRAM)))
+
+
+def _check_sizes(archive: zipfile.ZipFile, file_size: int) -> None:
+    """Refuse archives that expand to far more than their own size, or contain the same bytes many times."""
+    members = archive.infolist()
+    for member in members:
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise RefusedError("is compressed in a way that torch does not read")
+        expanded = member.file_size > _MAX_MEMBER_RATIO * member.compress_size + _ALLOWANCE
+        if member.compress_size > file_size or expanded:
+            raise RefusedError(f"expands to far more than its own {file_size:,} bytes")
+    if sum(member.file_size for member in members) > _MAX_RATIO * file_size + _ALLOWANCE:
+        raise RefusedError(f"expands to far more than its own {file_size:,} bytes")
+
+
+def _member(archive: zipfile.ZipFile, name: str, limit: int | None = None) -> bytes:
+    """Read a member of an archive, no further than to the size that was checked."""
+    member = archive.getinfo(name)
+    if limit is not None and member.file_size > limit:
+        raise RefusedError(f"has more than {limit:,} bytes apart from its numbers")
+    with archive.open(member) as file:
+        return file.read(member.file_size)
 
 
 def _read_legacy(file: IO[bytes], strict: bool) -> Any:
     """Read five programs and then the data of each storage; tensors are created first and filled last."""
     rows: dict[str, Tensor] = {}
+    file_size = room = _size(file)
 
     def data_of(storage: Storage) -> Tensor:
+        nonlocal room
         if storage.key not in rows:
+            room -= storage.size * storage.dtype.itemsize
+            if room < 0:
+                raise ValueError("its tensors are larger than the file")
             rows[storage.key] = torch.zeros(storage.size, dtype=storage.dtype)
-        return rows[storage.key]
+        return _checked_row(rows[storage.key], storage)
 
-    interpreter = Interpreter(data_of, strict)
+    interpreter = Interpreter(data_of, strict, tensor_bytes=_tensor_bytes(file_size))
     magic = interpreter.run(file)
     if magic != _MAGIC:
         raise ValueError("it does not begin with torch's magic number")
@@ -101,17 +169,37 @@ def _read_legacy(file: IO[bytes], strict: bool) -> Any:
     if not system.get("little_endian", True):
         raise RefusedError("has big-endian numbers, which are not supported")
     content, keys = interpreter.run(file), interpreter.run(file)
-    for key in keys:
+    _fill(rows, keys, file)
+    return content
+
+
+def _fill(rows: dict[str, Tensor], keys: Any, file: IO[bytes]) -> None:
+    """Read the numbers of each storage, in the order of these keys."""
+    if not isinstance(keys, list):
+        raise ValueError("it has no list of storages")
+    missing = set(rows)
+    for key in map(storage_key, keys):
         (size,) = struct.unpack("<q", file.read(8))
         row = rows[key]
-        storage = Storage(row.dtype, key, size)
         if size != len(row):
             raise ValueError(f"storage {key} has {size} elements instead of {len(row)}")
-        row.copy_(_row(file.read(size * row.element_size()), storage))
-    return content
+        row.copy_(_row(file.read(size * row.element_size()), Storage(row.dtype, key, size)))
+        missing.discard(key)
+    if missing:
+        raise ValueError(f"storage {min(missing)} is missing")
 
 
 def _row(data: bytes, storage: Storage) -> Tensor:
     if len(data) != storage.size * storage.dtype.itemsize:
         raise ValueError(f"storage {storage.key} has {len(data)} bytes")
-    return torch.frombuffer(bytearray(data), dtype=storage.dtype) if data else torch.empty(0)
+    return (
+        torch.frombuffer(bytearray(data), dtype=storage.dtype)
+        if data
+        else torch.empty(0, dtype=storage.dtype)
+    )
+
+
+def _checked_row(row: Tensor, storage: Storage) -> Tensor:
+    if (row.dtype, len(row)) != (storage.dtype, storage.size):
+        raise ValueError(f"storage {storage.key} has two types or sizes")
+    return row
