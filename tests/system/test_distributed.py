@@ -1,18 +1,26 @@
-"""Several processes train the same model as one."""
+"""Several processes train the same model as one; if one of them ends, all do, and the run can be resumed."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 
+import transduce.training.distributed
 from builders import random_words
 from inside import run
-from ranks import run_in_ranks
+from ranks import Fault, end_in_ranks, run_in_ranks
 from transduce import artifact
 from transduce.training import checkpoint
+from transduce.training.peer_watch import PeerWatch
+from transduce.training.trainer import Trainer
 
 TRANSFORMER = "d_ff = 32\nheads = 2\n"
 RNN = 'family = "rnn"\nd_hidden = 16\n'
@@ -44,12 +52,18 @@ def text(tmp_path_factory):
 
 
 def train(text, out, *options, processes=1, dropout=0.0, extra="", model=TRANSFORMER, launch=None):
+    """Return what ``launch`` returns: by default, what the processes print together."""
     # an RNN has layers of two kinds in its decoder
     settings = CONFIG.format(dropout=dropout, model=model, decoder_layers=1 + (model == RNN))
     (out.parent / f"{out.name}.toml").write_text(settings + extra)
     command = ["train", "--source", text / "source", "--target", text / "target", "--tokenizer", "char"]
     command += ["--out", out, "--config", out.parent / f"{out.name}.toml", *options]
     return (launch or forked)(processes, *command)
+
+
+def train_with(setups, text, out, **options):
+    """Return how each of two processes has ended."""
+    return train(text, out, processes=2, launch=partial(end_in_ranks, setups=setups), **options)
 
 
 def forked(processes, *command):
@@ -61,18 +75,18 @@ def forked(processes, *command):
     return done.stdout
 
 
-def torchrun(processes, *command):
+def torchrun(processes, *command, program=("-m", "transduce"), exitcode=0):
     """Run it as users do."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes]
     done = subprocess.run(
-        list(map(str, [sys.executable, *launcher, "-m", "transduce", *command])),
+        list(map(str, [sys.executable, *launcher, *program, *command])),
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert done.returncode == exitcode, done.stderr
+    return done
 
 
 @pytest.mark.parametrize(
@@ -119,18 +133,187 @@ def test_two_processes_resume_to_the_same_bits(text, tmp_path, extra):
     train(text, tmp_path / "whole", **options)
     train(text, tmp_path / "halves", "--steps", 6, **options)
     train(text, tmp_path / "halves", "--steps", 12, "--resume", **options)
-    ends = [checkpoint.list_checkpoints(tmp_path / run / "checkpoints")[-1] for run in ("whole", "halves")]
-    snapshots = [checkpoint.load(end)[0] for end in ends]
+    assert_same_bits(tmp_path / "whole", tmp_path / "halves")
+    generators = newest(tmp_path / "whole")[0].generators
+    assert len(generators) == 2
+    assert not torch.equal(*generators)
+
+
+def newest(run):
+    """The last checkpoint of a run."""
+    return checkpoint.load(checkpoint.list_checkpoints(run / "checkpoints")[-1])
+
+
+def assert_same_bits(first, second):
+    one, two = newest(first)[0], newest(second)[0]
     for part in ("model", "optimizer", "average"):
-        one, two = (getattr(snapshot, part) for snapshot in snapshots)
-        assert one.keys() == two.keys()
-        assert all(torch.equal(one[name], two[name]) for name in one)
-    assert len(snapshots[0].generators) == 2
-    assert not torch.equal(*snapshots[0].generators)
-    assert all(map(torch.equal, snapshots[0].generators, snapshots[1].generators))
+        tensors, others = getattr(one, part), getattr(two, part)
+        assert tensors.keys() == others.keys()
+        assert all(torch.equal(tensors[name], others[name]) for name in tensors)
+    assert all(map(torch.equal, one.generators, two.generators))
 
 
 def test_a_run_continues_with_another_number_of_processes_and_warns(text, tmp_path):
     train(text, tmp_path / "run", "--steps", 6, processes=2, launch=torchrun)
     output = train(text, tmp_path / "run", "--steps", 12, "--resume")
     assert "2 processes and now has 1" in " ".join(output.split())
+
+
+PREPARE = "transduce.runs.session:prepare"
+WAIT = "transduce.training.distributed:WorkerGroup.barrier"
+STEP = "transduce.training.gradients:GradientAccumulator.compute"
+VALIDATION = "transduce.training.validation:Validator.validate"
+SAVE = "transduce.training.checkpoint:save"
+FSDP = 'parallel = "fsdp"\n'
+
+
+def assert_ended_in_one_line(ended, exitcode=2):
+    assert ended.exitcode == exitcode
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert "--resume" in line
+
+
+@pytest.mark.parametrize(
+    ("fault", "exitcode", "extra"),
+    [
+        pytest.param(Fault(0, PREPARE, "kill"), -signal.SIGKILL, "", id="killed in preparation"),
+        pytest.param(Fault(0, PREPARE, "error"), 1, "", id="error in preparation"),
+        pytest.param(Fault(1, STEP, "kill", call=3), -signal.SIGKILL, "", id="killed in a step"),
+        pytest.param(Fault(0, STEP, "error", call=3), 1, "", id="error in a step"),
+        pytest.param(Fault(1, VALIDATION, "exit"), 3, "", id="exit in validation"),
+        pytest.param(Fault(0, SAVE, "kill"), -signal.SIGKILL, "", id="killed in a save"),
+        pytest.param(Fault(1, STEP, "kill", call=3), -signal.SIGKILL, FSDP, id="sharded, in a step"),
+        pytest.param(Fault(0, VALIDATION, "error"), 1, FSDP, id="sharded, in validation"),
+    ],
+)
+def test_a_process_that_ends_ends_the_others_and_the_run_resumes(text, tmp_path, fault, exitcode, extra):
+    ended = train_with([fault], text, tmp_path / "run", dropout=0.2, extra=extra)
+    assert ended[fault.rank].exitcode == exitcode
+    assert_ended_in_one_line(ended[1 - fault.rank])
+    train(text, tmp_path / "run", "--resume", processes=2, dropout=0.2, extra=extra)
+    if exitcode == -signal.SIGKILL:
+        train(text, tmp_path / "whole", processes=2, dropout=0.2, extra=extra)
+        assert_same_bits(tmp_path / "whole", tmp_path / "run")
+
+
+def test_the_first_process_does_not_prepare_a_run_that_another_has_left(text, tmp_path):
+    """It would never notice by itself: it prepares for ever."""
+    faults = [Fault(0, PREPARE, "stall"), Fault(1, WAIT, "kill")]
+    ended = train_with(faults, text, tmp_path / "run")
+    assert ended[1].exitcode == -signal.SIGKILL
+    assert_ended_in_one_line(ended[0])
+
+
+def save_after_the_loss(rank):
+    """Let the first process begin to save, and go on when it has noticed that the other one is gone."""
+    real, enter, watches = checkpoint.save, PeerWatch.__enter__, []
+
+    def entered(watch):
+        watches.append(watch)
+        return enter(watch)
+
+    def save(*arguments):
+        while not watches[0].has_lost_a_process:
+            time.sleep(0.01)
+        return real(*arguments)
+
+    PeerWatch.__enter__, checkpoint.save = entered, save
+
+
+def test_a_save_is_finished_although_another_process_has_ended(text, tmp_path):
+    """The other one is killed while it waits for the save, after the preparation and the best model."""
+    ended = train_with([save_after_the_loss, Fault(1, WAIT, "kill", call=3)], text, tmp_path / "run")
+    assert_ended_in_one_line(ended[0])
+    (only,) = checkpoint.list_checkpoints(tmp_path / "run" / "checkpoints")
+    assert checkpoint.is_intact(only)
+    assert newest(tmp_path / "run")[1].step == 6
+
+
+def test_torchrun_leaves_one_line_of_the_other_process(text, tmp_path):
+    """The rest that is printed is torchrun's own."""
+    script = tmp_path / "faulty.py"
+    script.write_text(
+        f"""
+import os, sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from ranks import Fault
+from transduce.cli.main import main
+Fault(1, {STEP!r}, "kill", call=3)(int(os.environ["RANK"]))
+main()
+"""
+    )
+    done = train(text, tmp_path / "run", processes=2, launch=partial(torchrun, program=[script], exitcode=1))
+    assert done.stderr.count("error: another process of this run has ended") == 1
+    assert "[rank" not in done.stderr  # with which torch marks tracebacks of the processes
+    train(text, tmp_path / "run", "--resume", processes=2)
+
+
+def split_from_the_start(rank):
+    real = Trainer.run
+
+    def run_split(trainer):
+        trainer.progress.batch_splits = 2
+        real(trainer)
+
+    Trainer.run = run_split
+
+
+BACKWARD = "torch:Tensor.backward"
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("extra", ["", "batch_tokens = 450\n"], ids=["rows", "batches"])
+def test_a_step_without_memory_in_one_process_is_split_in_all(text, tmp_path, rank, extra):
+    """It ends as if it had been split from the start: bit for bit, with the same random numbers."""
+    train_with([split_from_the_start], text, tmp_path / "split", dropout=0.2, extra=extra)
+    ended = train_with([Fault(rank, BACKWARD, "memory")], text, tmp_path / "run", dropout=0.2, extra=extra)
+    assert [end.exitcode for end in ended] == [0, 0]
+    assert ended[0].stdout.count("out of memory") == 1
+    assert newest(tmp_path / "run")[1].batch_splits == 2
+    assert_same_bits(tmp_path / "split", tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(1, BACKWARD, "memory", call=7),
+        Fault(0, "transduce.training.validation:Validator._compute_sums", "memory"),
+    ],
+    ids=["step", "validation"],
+)
+def test_a_run_that_was_split_has_the_same_result(text, tmp_path, fault):
+    train(text, tmp_path / "whole", processes=2)
+    ended = train_with([fault], text, tmp_path / "run")
+    assert [end.exitcode for end in ended] == [0, 0]
+    progress = [newest(tmp_path / run)[1] for run in ("whole", "run")]
+    assert [each.batch_splits for each in progress] == [1, 2]
+    assert progress[1].best_loss == pytest.approx(progress[0].best_loss, rel=1e-4)
+
+
+def test_a_single_pair_without_memory_ends_all_processes(text, tmp_path):
+    ended = train_with([Fault(1, BACKWARD, "memory", call=None)], text, tmp_path / "run")
+    for each in ended:
+        assert_ended_in_one_line(each)
+    assert any("a single pair" in each.stderr for each in ended)  # the slower one may see the other end
+
+
+def test_a_sharded_step_without_memory_ends_all_processes(text, tmp_path):
+    """Its collectives are inside the forward pass: no process could compute the step again."""
+    ended = train_with([Fault(1, BACKWARD, "memory")], text, tmp_path / "run", extra=FSDP)
+    for each in ended:
+        assert_ended_in_one_line(each)
+    assert "max_tokens" in ended[1].stderr
+
+
+def wait_for_a_second(rank):
+    transduce.training.distributed.JOIN_TIMEOUT = timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_process_that_never_joins_is_reported(text, tmp_path, missing):
+    fault = Fault(missing, "transduce.training.distributed:_find_others", "kill")
+    ended = train_with([wait_for_a_second, fault], text, tmp_path / "run")[1 - missing]
+    assert ended.exitcode == 2
+    (line,) = ended.stderr.splitlines()
+    assert "WORLD_SIZE" in line

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 import training_process
 from builders import random_words
-from ranks import PROCESSES
+from ranks import PROCESSES, Fault
 from transduce.training import checkpoint
 
 
@@ -36,7 +36,10 @@ def start(folder: Path, text: Path, moment: int | None = None, number: int = sig
 def outcome(folder: Path) -> dict:
     """Return everything that a run leaves except the time it took."""
     run = folder / "run"
-    result = {"metrics": (run / "metrics.jsonl").read_bytes()}
+    result = {
+        "names": sorted(str(path.relative_to(run)) for path in run.rglob("*")),
+        "metrics": (run / "metrics.jsonl").read_bytes(),
+    }
     for path in checkpoint.list_checkpoints(run / "checkpoints"):
         manifest = json.loads((path / "manifest.json").read_text())
         state = json.loads((path / "state.json").read_text())
@@ -64,6 +67,29 @@ def test_a_killed_and_resumed_run_ends_the_same(uninterrupted, text, tmp_path, s
         process = start(tmp_path / "killed", text, moment=generator.randrange(40))
         process.join()
         assert process.exitcode == -signal.SIGKILL
+    process = start(tmp_path / "killed", text)
+    process.join()
+    assert process.exitcode == 0
+    assert outcome(tmp_path / "killed") == uninterrupted
+
+
+LAST_SAVE = training_process.CONFIG.training.steps // training_process.CONFIG.training.validate_every
+
+
+def train_with(fault: Fault, folder: Path) -> None:
+    fault(0)
+    training_process.train(folder)
+
+
+def test_a_run_killed_in_its_last_save_before_older_checkpoints_are_removed_ends_the_same(
+    uninterrupted, text, tmp_path
+):
+    start(tmp_path / "killed", text, moment=0).join()  # writes the text
+    fault = Fault(0, "transduce.training.checkpoint:prune", "kill", call=LAST_SAVE)
+    process = PROCESSES.Process(target=train_with, args=(fault, tmp_path / "killed"))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     process = start(tmp_path / "killed", text)
     process.join()
     assert process.exitcode == 0

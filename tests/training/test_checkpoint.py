@@ -87,8 +87,8 @@ def test_saving_by_time_changes_nothing_but_when_checkpoints_are_written(tmp_pat
     plain.run()
     saved, save = [], saving.checkpointer.save
 
-    def remember(progress, training):
-        save(progress, training)
+    def remember(progress):
+        save(progress)
         saved.append(saved_steps(saving)[-1])
 
     saving.checkpointer.save = remember
@@ -96,6 +96,34 @@ def test_saving_by_time_changes_nothing_but_when_checkpoints_are_written(tmp_pat
     assert saved == [1, 2, 3, 4, 5, 6]
     assert saved_steps(saving) == saved_steps(plain) == [2, 4, 6]
     assert outcome(saving) == outcome(plain)
+
+
+def test_a_resumed_run_removes_what_a_killed_save_has_left(tmp_path, pairs, monkeypatch):
+    """Killed after the last checkpoint got its name and before others were removed; and in another save."""
+    plain = make_trainer(tmp_path / "plain", pairs, keep=2, average=2)
+    plain.run()
+    with monkeypatch.context() as context:
+        context.setattr(checkpoint, "prune", lambda *_, **__: None)
+        killed = make_trainer(tmp_path / "killed", pairs, keep=2, average=2)
+        killed.run()
+    (killed.folder / "checkpoints" / ".saving-step-00000005").mkdir()
+    assert saved_steps(killed) == [2, 4, 6]
+    resumed = make_trainer(tmp_path / "killed", pairs, keep=2, average=2)
+    resumed.resume()
+    resumed.run()
+    assert outcome(resumed) == outcome(plain)
+    names = [
+        sorted(path.relative_to(run.folder) for path in run.folder.rglob("*")) for run in (plain, resumed)
+    ]
+    assert names[0] == names[1]
+
+
+def test_what_is_left_of_the_very_first_save_is_removed(tmp_path, pairs):
+    run = make_trainer(tmp_path, pairs)
+    unfinished = run.folder / "checkpoints" / ".saving-step-00000002"
+    unfinished.mkdir(parents=True)
+    run.resume()
+    assert not unfinished.exists()
 
 
 def test_a_run_resumes_from_a_checkpoint_saved_by_time(tmp_path, pairs):

@@ -126,7 +126,8 @@ class ModelWriter:
         full = {key: gather_full(tensor) for key, tensor in weights.items()}
         if self.workers.is_main:
             model = artifact.assemble(self.model.config, self.model.vocabulary, full)
-            artifact.save(model, self.folder / name, self.tokenizer, longest_source=self.longest_source)
+            with self.workers.uninterrupted():
+                artifact.save(model, self.folder / name, self.tokenizer, longest_source=self.longest_source)
         self.workers.barrier()
 
     def write_average(self, name: str, checkpoints: list[Path]) -> list[Path]:

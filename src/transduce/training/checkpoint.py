@@ -21,6 +21,7 @@ from transduce.files import sync
 MODEL, OPTIMIZER, AVERAGE = "model.safetensors", "optimizer.safetensors", "average.safetensors"
 STATE, MANIFEST = "state.json", "manifest.json"
 _GENERATOR = "generator."
+_UNFINISHED = ".saving-"  # followed by the name of the checkpoint
 _NAME = re.compile(r"step-(\d{8})")
 
 
@@ -61,7 +62,7 @@ class Snapshot:
 def save(folder: Path, snapshot: Snapshot, progress: Progress) -> Path:
     """Write a checkpoint into ``folder`` and return its path."""
     path = folder / f"step-{progress.step:08d}"
-    temporary = folder / f".saving-{path.name}"
+    temporary = folder / f"{_UNFINISHED}{path.name}"
     generators = {f"{_GENERATOR}{rank}": state for rank, state in enumerate(snapshot.generators)}
     try:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -121,6 +122,12 @@ def prune(folder: Path, *, keep: int, every: int) -> None:
     for path in older:
         if path not in kept:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what is left of checkpoints during whose saving a process was killed."""
+    for path in folder.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_newer(path: Path) -> None:

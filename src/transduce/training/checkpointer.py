@@ -11,8 +11,11 @@ from transduce.training import checkpoint
 from transduce.training.averaging import MovingAverage
 from transduce.training.checkpoint import Progress, Snapshot
 from transduce.training.distributed import WorkerGroup, copy_into, gather_full, load_parameters
+from transduce.training.reservation import DiskReservation
 
 FOLDER = "checkpoints"
+HEADER_BYTES = 512  # in the header of a file, for each tensor
+MARGIN_BYTES = 128 << 10  # for the smaller files of a checkpoint and a model folder
 
 
 class Checkpointer:
@@ -24,28 +27,47 @@ class Checkpointer:
     def __init__(
         self,
         run_folder: Path,
+        training: TrainingConfig,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         moving_average: MovingAverage | None,
         generator: torch.Generator,
         workers: WorkerGroup,
     ) -> None:
-        self.folder = run_folder / FOLDER
+        self.folder, self.training = run_folder / FOLDER, training
         self.model, self.optimizer, self.moving_average = model, optimizer, moving_average
         self.generator, self.workers = generator, workers
         self.warnings: list[str] = []  # about what the last `restore` found
+        self._reservation = DiskReservation(self.folder, self._space_for_a_save(run_folder))
 
-    def save(self, progress: Progress, training: TrainingConfig) -> None:
+    def reserve_space(self) -> None:
+        """Make sure that the next save will not fail for lack of disk space."""
+        if self.workers.is_main:
+            self._reservation.take()
+
+    def release_space(self) -> None:
+        """Make room for a save, or for others at the end of the run."""
+        if self.workers.is_main:
+            self._reservation.release()
+
+    def spare_space(self) -> None:
+        """Make room for a few lines of metrics until the next save."""
+        self._reservation.spare(MARGIN_BYTES // 2)
+
+    def save(self, progress: Progress) -> None:
         """Write a checkpoint and remove those that are no longer needed."""
         snapshot = self._snapshot()
         if self.workers.is_main:
-            checkpoint.save(self.folder, snapshot, progress)
-            checkpoint.prune(self.folder, keep=training.keep, every=training.validate_every)
+            with self.workers.uninterrupted():
+                checkpoint.save(self.folder, snapshot, progress)
+                self._prune()
         self.workers.barrier()
 
     def restore(self) -> Progress | None:
         """Restore the newest intact checkpoint; return its progress, or ``None`` if there is none."""
         path = checkpoint.newest_intact(self.folder)
+        if self.workers.is_main:
+            checkpoint.remove_unfinished(self.folder)
         if path is None:
             return None
         self.warnings = [
@@ -58,7 +80,21 @@ class Checkpointer:
         self.workers.barrier()  # all processes have found the same checkpoint before others are removed
         if self.workers.is_main:
             checkpoint.remove_newer(path)
+            self._prune()  # a run may have been killed before it had done that
         return progress
+
+    def _prune(self) -> None:
+        checkpoint.prune(self.folder, keep=self.training.keep, every=self.training.validate_every)
+
+    def _space_for_a_save(self, run_folder: Path) -> int:
+        """Return the bytes of a checkpoint and a model folder, with a margin for the headers of files."""
+        parameters = list(self.model.parameters())
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        copies = 3 if self.moving_average else 2  # in the checkpoint, its average, and the model folder
+        tensors = copies * parameters + 2 * trained  # Adam has two moments
+        tokenizers = sum(path.stat().st_size for path in run_folder.glob("tokenizer*"))
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        return size + tokenizers + HEADER_BYTES * len(tensors) + MARGIN_BYTES
 
     def _snapshot(self) -> Snapshot:
         parameters = dict(self.model.named_parameters())

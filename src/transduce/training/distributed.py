@@ -1,10 +1,16 @@
-"""Several processes that train one model, started by ``torchrun``. Only this module knows about ranks.
+"""Several processes that train one model, started by ``torchrun``.
 
 Every process computes its share of a step's batches, and the gradients are summed over all processes: apart
 from rounding and dropout, the run is the same as with one process. Only the main process writes files.
+
+With ``ddp``, each process has the whole model, and nothing is exchanged while it computes its share: if that
+fails for lack of memory, all processes can try again in smaller parts. With ``fsdp``, weights and gradients
+are exchanged layer by layer.
 """
 
 import os
+import socket
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,17 +22,20 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor, distribute_tensor
-from torch.nn.parallel import DistributedDataParallel
 
 from transduce.engine.precision import choose_device
+from transduce.errors import TrainingError
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.multi_head_attention import EncoderDecoderAttention, MultiHeadAttention
 from transduce.nn.recurrent import Recurrent
 from transduce.training.objectives.objective import Indices
+from transduce.training.peer_watch import PeerWatch, connect_peers, explain_lost_process
 
 # The blocks that FSDP shards one by one, in every family: their weights are gathered while they compute.
 SHARDED_BLOCKS = (MultiHeadAttention, FeedForward, Recurrent)
+JOIN_TIMEOUT = timedelta(minutes=10)  # until all processes have been started
 TIMEOUT = timedelta(hours=12)  # the other processes wait while the main process prepares the data
 
 
@@ -45,6 +54,7 @@ class WorkerGroup:
     rank: int = 0
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    watch: PeerWatch | None = None  # over the other processes
 
     @property
     def is_main(self) -> bool:
@@ -57,37 +67,27 @@ class WorkerGroup:
         per_machine = os.environ.get("LOCAL_WORLD_SIZE", self.size)
         return "transduce" if self.size == 1 else f"torchrun --nproc-per-node {per_machine} -m transduce"
 
-    def shard(self, batches: list[Indices]) -> list[Microbatch]:
-        """Return this process's share of a step: as many microbatches as every other process gets."""
-        if self.size == 1:
-            return [Microbatch(batch) for batch in batches]
-        if len(batches) < self.size:  # split every batch by rows
-            rows = [(batch[self.rank :: self.size], batch) for batch in batches]
-            return [
-                Microbatch(own) if len(own) else Microbatch(batch[:1], is_dummy=True) for own, batch in rows
-            ]
-        share = [Microbatch(batch) for batch in batches[self.rank :: self.size]]
-        missing = -(-len(batches) // self.size) - len(share)
-        return share + [Microbatch(batches[0], is_dummy=True)] * missing
+    def share(self, batches: list[Indices]) -> list[Indices]:
+        """Return this process's share of a step: whole batches or, of fewer than processes, some rows."""
+        if len(batches) >= self.size:
+            return batches[self.rank :: self.size]
+        return [rows for batch in batches if len(rows := batch[self.rank :: self.size])]
 
-    def equalize(self, microbatches: list[Microbatch]) -> list[Microbatch]:
+    def equalize(self, share: list[Indices], dummy: Indices) -> list[Microbatch]:
         """Add dummies until every process has the same number of microbatches."""
-        if self.size == 1:
-            return microbatches
-        count = int(self._gather_values([len(microbatches)]).max())
-        dummy = Microbatch(microbatches[0].indices[:1], is_dummy=True)
-        return microbatches + [dummy] * (count - len(microbatches))
+        microbatches = [Microbatch(indices) for indices in share]
+        count = max(int(count) for (count,) in self.gather_values([len(share)]))
+        return microbatches + [Microbatch(dummy, is_dummy=True)] * (count - len(share))
 
     def all_sum(self, values: list[float]) -> list[float]:
         """Return the sum of each value over all processes, added in the order of their ranks."""
-        if self.size == 1:
-            return values
-        sums: list[float] = self._gather_values(values).sum(dim=0).tolist()
-        return sums
+        return [sum(column) for column in zip(*self.gather_values(values), strict=True)]
 
-    def _gather_values(self, values: list[float]) -> Tensor:
-        """Return (processes, values)."""
-        return torch.stack(self.all_gather(torch.tensor(values, dtype=torch.float64)))
+    def gather_values(self, values: list[float]) -> list[list[float]]:
+        """Return the values of every process, in the order of their ranks."""
+        if self.size == 1:
+            return [values]
+        return [own.tolist() for own in self.all_gather(torch.tensor(values, dtype=torch.float64))]
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
         """Return the tensors that the processes pass, in the order of their ranks."""
@@ -97,17 +97,28 @@ class WorkerGroup:
         distributed.all_gather(gathered, tensor)
         return gathered
 
+    def sum_in_place(self, tensor: Tensor) -> None:
+        """Replace a tensor by its sum over all processes."""
+        if self.size > 1:
+            distributed.all_reduce(tensor)
+
     def barrier(self) -> None:
         """Wait until all processes have called this."""
         if self.size > 1:
             distributed.barrier()
 
-    def wrap(self, module: nn.Module, parallel: Literal["ddp", "fsdp"]) -> nn.Module:
-        """Wrap a module to sum gradients over processes; with ``fsdp``, each holds a shard of all weights."""
+    def uninterrupted(self) -> AbstractContextManager[None]:
+        """Return a context, such as a save, that is finished even if another process has ended."""
+        return self.watch.delayed() if self.watch else nullcontext()
+
+    def distribute(self, module: nn.Module, parallel: Literal["ddp", "fsdp"]) -> nn.Module:
+        """Give all processes the same weights or, with ``fsdp``, each of them a shard of all weights."""
         if self.size == 1:
             return module
         if parallel == "ddp":
-            return DistributedDataParallel(module)
+            for tensor in (*module.parameters(), *module.buffers()):
+                distributed.broadcast(tensor.detach(), 0)
+            return module
         # Residual connections add to what a block returns, but never in place.
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
         mesh = init_device_mesh(self.device.type, (self.size,))
@@ -118,13 +129,11 @@ class WorkerGroup:
         # Reshard the outermost weights, too: what reads them between two passes expects shards.
         return cast("nn.Module", fully_shard(module, mesh=mesh, reshard_after_forward=True))
 
-    def accumulate(self, module: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
-        """Return a context that keeps gradients in this process until the last microbatch of a step."""
-        if isinstance(module, FSDPModule):
-            module.set_requires_gradient_sync(is_last)
-        elif isinstance(module, DistributedDataParallel) and not is_last:
-            return cast("AbstractContextManager[object]", module.no_sync())
-        return nullcontext()
+
+def exchange_gradients(module: nn.Module, *, wanted: bool) -> None:
+    """Let FSDP exchange the gradients of the next backward pass, or keep them in this process."""
+    if isinstance(module, FSDPModule):
+        module.set_requires_gradient_sync(wanted)
 
 
 def is_main_process() -> bool:
@@ -148,12 +157,46 @@ def join_workers(device_name: str = "auto") -> Iterator[WorkerGroup]:
     if size == 1:
         yield WorkerGroup(device=device)
         return
-    # gloo transports what is on the CPU: metrics and states of random generators
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=TIMEOUT)
+    succeeded = False
+    _find_others(size, on_gpu)
     try:
-        yield WorkerGroup(distributed.get_rank(), distributed.get_world_size(), device)
+        with explain_lost_process(), connect_peers(distributed.get_rank(), size) as watch:
+            yield WorkerGroup(distributed.get_rank(), size, device, watch)
+        succeeded = True
     finally:
-        distributed.destroy_process_group()
+        if succeeded or not on_gpu:  # NCCL would wait for collectives that will never be finished
+            distributed.destroy_process_group()
+
+
+def _find_others(size: int, on_gpu: bool) -> None:
+    try:
+        if not is_main_process():
+            _wait_for_main_process()
+        store, rank, _ = next(rendezvous("env://", timeout=JOIN_TIMEOUT))
+    except (RuntimeError, ValueError, KeyError, OSError) as error:
+        address = ":".join(os.environ.get(name, f"${name}") for name in ("MASTER_ADDR", "MASTER_PORT"))
+        raise TrainingError(
+            f"the {size} processes of this run (WORLD_SIZE) did not find each other at {address}: "
+            f"{str(error).partition(chr(10))[0].rstrip('.')}",
+            "start all of them, for example with torchrun, and look for messages of those that have ended",
+        ) from error
+    # gloo transports what is on the CPU: metrics and states of random generators
+    backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+    with explain_lost_process():
+        distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+
+
+def _wait_for_main_process() -> None:
+    """Wait until the main process listens: torch would do it, too, but print many lines if it fails."""
+    address, deadline = os.environ["MASTER_ADDR"], time.monotonic() + JOIN_TIMEOUT.total_seconds()
+    while True:
+        try:
+            socket.create_connection((address, int(os.environ["MASTER_PORT"])), timeout=10).close()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def is_sharded(model: nn.Module) -> bool:

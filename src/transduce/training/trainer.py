@@ -1,10 +1,10 @@
 """The training loop: one for every objective."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -26,8 +26,8 @@ from transduce.training.early_stopping import (
     record_validation,
     reopen,
 )
-from transduce.training.gradients import GradientAccumulator, LossSums
-from transduce.training.memory import is_out_of_memory, split_batches, split_further
+from transduce.training.gradients import GradientAccumulator, StepSums
+from transduce.training.memory import BatchTooLargeError, split_further
 from transduce.training.metrics import MetricsLog
 from transduce.training.objectives.objective import Indices, LossModule, Objective
 from transduce.training.optimizer import freeze, make_optimizer, scale_and_clip
@@ -36,6 +36,7 @@ from transduce.training.validation import Validation, ValidationScorer, Validato
 
 MAX_SKIPPED_IN_A_ROW = 10
 LOG_EVERY = 50  # steps
+Result = TypeVar("Result")
 
 
 class Requests(NamedTuple):
@@ -70,7 +71,7 @@ class Trainer:
         self.generator = torch.Generator(workers.device).manual_seed(training.seed + workers.rank)
         use_generator(model, self.generator)
         freeze(model, training.freeze)
-        self.module = workers.wrap(LossModule(model), training.parallel)
+        self.module = workers.distribute(LossModule(model), training.parallel)
         self.optimizer = make_optimizer(model)
         self.moving_average = MovingAverage(model, training.ema) if training.ema else None
         self.schedule = make_schedule(training, config.model.d_model)
@@ -80,7 +81,7 @@ class Trainer:
         self.gradients = GradientAccumulator(self.module, model, train, training.precision, workers)
         self.validator = Validator(self.module, model, valid, training.validation_metric, workers, scorer)
         self.checkpointer = Checkpointer(
-            folder, model, self.optimizer, self.moving_average, self.generator, workers
+            folder, training, model, self.optimizer, self.moving_average, self.generator, workers
         )
         self.writer = ModelWriter(folder, model, tokenizer, train.longest_source, workers)
         self.stop_requested = False  # set this to save a checkpoint and stop after the current step
@@ -102,15 +103,20 @@ class Trainer:
         """Train until the run is finished and its model folders are written, or until a stop is requested."""
         self.clock.restart()
         self.module.train()
-        for batches in self._remaining_steps():
-            requests = self.step(batches)
-            if self._is_last_step() or self.progress.step % self.training.validate_every == 0:
-                self.validate()
-                self.save()
-            elif requests.stop or requests.save:
-                self.save()
-            if requests.stop and not self.progress.finished:
-                return
+        try:
+            for batches in self._remaining_steps():
+                self.checkpointer.reserve_space()
+                requests = self.step(batches)
+                if self._is_last_step() or self.progress.step % self.training.validate_every == 0:
+                    self.checkpointer.release_space()
+                    self.validate()
+                    self.save()
+                elif requests.stop or requests.save:
+                    self.save()
+                if requests.stop and not self.progress.finished:
+                    return
+        finally:
+            self.checkpointer.release_space()
         self.write_final_model()
 
     def _remaining_steps(self) -> Iterator[list[Indices]]:
@@ -128,12 +134,8 @@ class Trainer:
         progress.step += 1
         progress.step_in_epoch += 1
         sums = self.compute_gradients(batches)
-        loss, nll, tokens, stop, late, save = self.workers.all_sum(
-            [*sums, self.stop_requested, self.clock.is_late(progress), self.clock.save_is_due()]
-        )
-        loss, nll = loss / tokens, nll / tokens
-        # DDP and FSDP average gradients over processes; their sum per token is needed.
-        norm = scale_and_clip(self.model, self.workers.size / tokens, training.clip)
+        loss, nll = sums.loss / sums.tokens, sums.nll / sums.tokens
+        norm = scale_and_clip(self.model, self.gradients.divisor / sums.tokens, training.clip)
         if math.isfinite(norm) and math.isfinite(loss):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.learning_rate
@@ -143,10 +145,10 @@ class Trainer:
             self._skip_step(loss)
         if self.moving_average:
             self.moving_average.update(self.model, progress.step)
-        progress.tokens += int(tokens)
+        progress.tokens += int(sums.tokens)
         metrics = {"loss": loss, "nll": nll, "norm": norm, "learning_rate": self.learning_rate}
         self.callback.on_step(progress, metrics)
-        if late and not progress.time_is_up:
+        if sums.late and not progress.time_is_up:
             progress.time_is_up = True
             self.callback.on_message(
                 f"the time limit of {training.minutes:g} minutes is reached: stopping at step "
@@ -154,30 +156,33 @@ class Trainer:
             )
         if progress.step % LOG_EVERY == 0 or self._is_last_step():
             self._log(metrics)
-        return Requests(bool(stop), bool(save))
+        return Requests(bool(sums.stop), bool(sums.save))
 
     @property
     def learning_rate(self) -> float:
         """The learning rate of the current step."""
         return self.schedule(self.progress.step) * 0.5**self.progress.learning_rate_halvings
 
-    def compute_gradients(self, batches: list[Indices]) -> LossSums:
-        """Compute the summed gradients of this process's share, in smaller parts if memory is exhausted."""
-        random_state = self.generator.get_state()
-        while True:
-            self.optimizer.zero_grad()
-            try:
-                parts = split_batches(batches, self.progress.batch_splits)
-                return self.gradients.accumulate(parts, self.progress.epoch)
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-            self._split_further(batches)
-            self.generator.set_state(random_state)
+    def compute_gradients(self, batches: list[Indices]) -> StepSums:
+        """Compute the gradients of the summed loss of some batches, in parts that fit into memory."""
+        progress, random_state = self.progress, self.generator.get_state()
 
-    def _split_further(self, batches: list[Indices]) -> None:
-        example = self.train_data.example
-        self.callback.on_message(split_further(self.progress, batches, self.workers, example))
+        def compute(splits: int) -> StepSums:
+            self.generator.set_state(random_state)
+            requests = (self.stop_requested, self.clock.is_late(progress), self.clock.save_is_due())
+            return self.gradients.compute(batches, progress.epoch, splits, requests)
+
+        return self._in_parts(compute)
+
+    def _in_parts(self, compute: Callable[[int], Result]) -> Result:
+        """Call a function with the number of parts per batch; again with more parts, until they fit."""
+        while True:
+            try:
+                return compute(self.progress.batch_splits)
+            except BatchTooLargeError as error:
+                rows = error.rows
+            message = split_further(self.progress, rows, self.workers.device, self.train_data.example)
+            self.callback.on_message(message)
 
     def _skip_step(self, loss: float) -> None:
         progress = self.progress
@@ -201,7 +206,7 @@ class Trainer:
         progress, training = self.progress, self.training
         averaged = self.moving_average.applied(self.model) if self.moving_average else nullcontext()
         with averaged:
-            validation = self._compute_validation()
+            validation = self._in_parts(self.validator.validate)
             if record_validation(progress, validation, training.validation_metric):
                 self.writer.write("best", dict(self.model.named_parameters()))
         progress.finished, progress.planned_steps = self._is_last_step(), training.steps
@@ -218,21 +223,13 @@ class Trainer:
             self.callback.on_message(problem)
         return validation
 
-    def _compute_validation(self) -> Validation:
-        while True:
-            try:
-                return self.validator.validate(self.progress.batch_splits)
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-            self._split_further(self.validator.batches)
-
     def save(self) -> None:
         """Write a checkpoint now."""
         self.clock.record_save(self.progress)
         if self.workers.is_main:
             self.progress.metrics_bytes = self.metrics.sync()
-        self.checkpointer.save(self.progress, self.training)
+        self.checkpointer.release_space()
+        self.checkpointer.save(self.progress)
 
     def write_final_model(self) -> None:
         """Write ``final``: the moving average, or else the average of the last checkpoints."""
@@ -245,5 +242,12 @@ class Trainer:
 
     def _log(self, metrics: dict[str, float]) -> None:
         if self.workers.is_main:
-            self.metrics.append(self.progress, metrics)
+            path = self.metrics.path
+            size = path.stat().st_size if path.exists() else 0
+            try:
+                self.metrics.append(self.progress, metrics)
+            except TrainingError:  # if the disk is full, some of the reserved space is enough
+                self.metrics.truncate(size)
+                self.checkpointer.spare_space()
+                self.metrics.append(self.progress, metrics)
         self.callback.on_log(self.progress, metrics)

@@ -15,9 +15,9 @@ from transduce.errors import ConfigError
 from transduce.models.perplexity import perplexity
 from transduce.models.protocol import Model
 from transduce.training.checkpoint import Progress
-from transduce.training.distributed import WorkerGroup, gather_full, is_sharded
+from transduce.training.distributed import Microbatch, WorkerGroup, gather_full, is_sharded
 from transduce.training.loss import Loss
-from transduce.training.memory import split_batches
+from transduce.training.memory import add_up, split_batches
 from transduce.training.objectives.objective import Indices, Objective
 
 Sums = npt.NDArray[np.float64]  # negative log-likelihood, correct predictions, tokens
@@ -82,7 +82,7 @@ class Validator:
         workers: WorkerGroup,
         scorer: ValidationScorer | None = None,
     ) -> None:
-        """Take the `LossModule` of ``model`` as `WorkerGroup.wrap` returned it."""
+        """Take the `LossModule` of ``model`` as `WorkerGroup.distribute` returned it."""
         if metric != "loss" and scorer is None:
             raise ConfigError(
                 f'validation_metric = "{metric}" needs a model that generates text',
@@ -100,11 +100,34 @@ class Validator:
     def validate(self, splits: int = 1) -> Validation:
         """Compute the loss of all data without dropout, and the scores of what the model generates.
 
-        Every batch is computed in ``splits`` parts. Leaves the model in training mode.
+        Every batch is computed in ``splits`` parts. If a part does not fit into the memory of a process, all
+        processes raise a `BatchTooLargeError`. Leaves the model in training mode.
         """
+        batches, sharded = self.batches, is_sharded(self.model)
+        parts = split_batches(self.workers.share(batches), splits)
         self.module.eval()
+        try:
+            sums = add_up(
+                self.workers,
+                parts,
+                lambda: self._compute_sums(parts, batches[0][:1] if sharded else None, splits),
+                count=9,
+                can_split=not sharded,
+            )
+            scores = self._score() if self.scorer else {}
+        finally:
+            self.module.train()
+        (loss, accuracy), (shuffled, _), (unshuffled, _) = map(_means, (sums[:3], sums[3:6], sums[6:]))
+        return Validation(loss, accuracy, loss + (shuffled - unshuffled), scores)
+
+    def _compute_sums(self, parts: list[Indices], dummy: Indices | None, splits: int) -> list[float]:
+        """Return sums over all parts of this process, and over some with and without shuffled sources.
+
+        ``dummy`` is computed where other processes have more parts, if FSDP needs that.
+        """
         total, shuffled, unshuffled = np.zeros(3), np.zeros(3), np.zeros(3)
-        for number, microbatch in enumerate(self.workers.shard(split_batches(self.batches, splits))):
+        microbatches = self.workers.equalize(parts, dummy) if dummy is not None else map(Microbatch, parts)
+        for number, microbatch in enumerate(microbatches):
             weight = 0 if microbatch.is_dummy else 1
             sums = _sums(self.module(self.data, microbatch.indices, 0)) * weight
             total += sums
@@ -114,11 +137,7 @@ class Validator:
             if shuffled_loss is not None:
                 shuffled += _sums(shuffled_loss) * weight
                 unshuffled += sums  # the difference is measured on the same batches
-        loss, accuracy = _means(total, self.workers)
-        difference = _means(shuffled, self.workers)[0] - _means(unshuffled, self.workers)[0]
-        scores = self._score() if self.scorer else {}
-        self.module.train()
-        return Validation(loss, accuracy, loss + difference, scores)
+        return [*total, *shuffled, *unshuffled]
 
     def _score(self) -> dict[str, float]:
         """Score what the model generates, in the main process; the others get the figure that decides."""
@@ -137,9 +156,9 @@ def _sums(loss: Loss) -> Sums:
     return np.array([loss.negative_log_likelihood, loss.correct, loss.tokens], dtype=np.float64)
 
 
-def _means(sums: Sums, workers: WorkerGroup) -> tuple[float, float]:
-    """Return negative log-likelihood and accuracy per token, over all processes."""
-    nll, correct, tokens = workers.all_sum(sums.tolist())
+def _means(sums: list[float]) -> tuple[float, float]:
+    """Return negative log-likelihood and accuracy per token."""
+    nll, correct, tokens = sums
     return (nll / tokens, correct / tokens) if tokens else (math.nan, math.nan)
 
 

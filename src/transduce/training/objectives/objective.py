@@ -49,7 +49,7 @@ def other_examples(indices: Indices, count: int) -> Indices:
 
 
 class LossModule(nn.Module):
-    """A module whose forward pass returns a loss, so that DDP and FSDP can wrap it."""
+    """A module whose forward pass returns a loss, so that FSDP can wrap it."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
