@@ -6,37 +6,55 @@ tokenizers never recognize special tokens in text: a line that contains ``</s>``
 Ready-made tokenizers do recognize them, unless `SideTokenizer.plain` is used.
 """
 
+import io
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import Encoding, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
-from tokenizers import models, pre_tokenizers
 
 from transduce.config import Vocabulary
 from transduce.data.bpe_dropout import BpeDropout
 from transduce.data.factors import NONE, FactorVocabulary, load_factors, save_factors
 from transduce.data.normalization import Normalization, form_of, normalize_text
 from transduce.data.rows import Rows
-from transduce.data.wordpiece import wordpiece_from_text
+from transduce.data.tokenizer_guard import check_growth, guarded, is_known
+from transduce.data.wordpiece import MAX_TOKENS, wordpiece_from_text
 from transduce.data.words import WordCache
-from transduce.errors import DataError
+from transduce.errors import DataError, reason_of, remedy_for
+from transduce.files import read_small
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 JOINT, SOURCE, TARGET = "tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"
 FACTORS = "factors.json"
 
+_MAX_FILE = 256_000_000  # bytes
+_REMEDY = "give a tokenizer.json or a vocab.txt"
 _BATCH = 1000  # texts per call: the library's encodings are large until their ids are taken out
 BYTE_LEVEL_SPACE = "Ġ"  # a space in the byte-level alphabet
+# What a tokenizer is tried with: it may lack an unknown token, or panic (see `tokenizer_guard`).
+_TRIAL = [
+    "",
+    "a",
+    'The quick brown fox\'s 23 jumps, over <the> "lazy" dog @ 9:45!',
+    "Größe ça Ελλάδα Привет שלום مرحبا हिन्दी ไทย 你好 日本語 한국어 e\u0301 ½ 🍜",
+    " \t  two\u00a0spaces\n\nlines \r\n ",
+    "a" * 200 + " b",
+]
 
 
 class SideTokenizer:
-    """The tokenizer of one language: text ↔ ids, without special tokens."""
+    """The tokenizer of one language: text ↔ ids, without special tokens.
 
-    def __init__(self, backend: Backend, *, plain: bool = False) -> None:
+    ``name`` is the file it was read from, for error messages.
+    """
+
+    def __init__(self, backend: Backend, *, plain: bool = False, name: str = "the tokenizer") -> None:
         self.backend = backend
+        self._name, self._muted = name, not is_known(backend)
         self.warnings: list[str] = []  # doubts about a newly trained vocabulary, one line each
         form = form_of(backend.normalizer)
         special = [backend.id_to_token(token) for token in range(len(SPECIAL))]
@@ -46,11 +64,23 @@ class SideTokenizer:
         backend.encode_special_tokens = self.native or plain
         backend.no_padding()
         backend.no_truncation()
-        # Ids may have gaps.
-        self.size = 1 + max(backend.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.size = self._checked_size()
         self._words = (
             WordCache(self._encode_normalized, self._begins_word()) if self._is_word_by_word() else None
         )
+
+    def _checked_size(self) -> int:
+        """Return the number of ids, of which some may have no token."""
+        vocabulary = self.backend.get_vocab(with_added_tokens=True)
+        if len(set(vocabulary.values())) < len(vocabulary):  # the library would save only one of them
+            raise DataError(f"{self._name} has two tokens with the same id", "use another tokenizer")
+        largest = max(vocabulary.values(), default=-1)
+        if largest >= MAX_TOKENS:
+            raise DataError(
+                f"{self._name} has the id {largest:,}, but ids must be below {MAX_TOKENS:,}",
+                "use another tokenizer",
+            )
+        return largest + 1
 
     def _is_word_by_word(self) -> bool:
         """Return whether no token spans a space, so that a word has the same ids wherever it stands."""
@@ -66,7 +96,10 @@ class SideTokenizer:
     def first_pre_tokenizer(self) -> object:
         """The first step that splits a text; ``None`` if texts are not split."""
         steps = self.backend.pre_tokenizer
-        return steps[0] if isinstance(steps, pre_tokenizers.Sequence) else steps
+        try:
+            return steps[0] if isinstance(steps, pre_tokenizers.Sequence) else steps
+        except IndexError:
+            return None
 
     @property
     def mask_id(self) -> int | None:
@@ -88,7 +121,9 @@ class SideTokenizer:
         """The same tokenizer, which reads special tokens in a text as ordinary characters."""
         if self.backend.encode_special_tokens:
             return self
-        return SideTokenizer(Backend.from_str(self.backend.to_str()), plain=True)
+        with guarded(self._name, "cannot be copied", muted=True):
+            copy = Backend.from_str(self.backend.to_str())
+        return SideTokenizer(copy, plain=True, name=self._name)
 
     @cached_property
     def special(self) -> dict[int, str]:
@@ -116,15 +151,18 @@ class SideTokenizer:
         form = self.normalization
         return list(texts) if form is None else [normalize_text(text, form) for text in texts]
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of these ids, without special tokens."""
-        text: str = self.backend.decode(list(ids), skip_special_tokens=True)
+    def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
+        """Return the text of these ids, without special tokens unless they are to be kept."""
+        with guarded(self._name, "fails to decode tokens", muted=self._muted):
+            text: str = self.backend.decode(list(ids), skip_special_tokens=not keep_special)
         return text.strip() if self.native else text
 
     def dropout(self) -> BpeDropout:
         """Return this tokenizer with random segmentation; only BPE tokenizers trained here have it."""
-        # Other BPE tokenizers mark words and spaces in ways of their own.
-        if self._words and isinstance(self.backend.model, models.BPE):
+        # Other BPE tokenizers mark words and spaces in ways of their own, or lack some byte.
+        split, alphabet = self.backend.pre_tokenizer, pre_tokenizers.ByteLevel.alphabet()
+        is_ours = isinstance(split, pre_tokenizers.ByteLevel) and None not in map(self.id_of, alphabet)
+        if self._words and is_ours and isinstance(self.backend.model, models.BPE):
             dropout = BpeDropout(self.backend)
             if dropout.has_merges:
                 return dropout
@@ -132,10 +170,11 @@ class SideTokenizer:
 
     def _encode_normalized(self, texts: list[str]) -> Rows:
         batches = (texts[begin : begin + _BATCH] for begin in range(0, len(texts), _BATCH))
-        encode = self.backend.encode_batch_fast
-        return Rows.of(
-            encoding.ids for batch in batches for encoding in encode(batch, add_special_tokens=False)
-        )
+        return Rows.of(encoding.ids for batch in batches for encoding in self._encode_batch(batch))
+
+    def _encode_batch(self, texts: list[str]) -> list[Encoding]:
+        with guarded(self._name, "fails to encode a text", muted=self._muted):
+            return self.backend.encode_batch_fast(texts, add_special_tokens=False)
 
     def _begins_word(self) -> npt.NDArray[np.bool_]:
         """Return for each id whether its token begins with a space."""
@@ -275,12 +314,20 @@ def load_side_tokenizer(path: str | Path) -> SideTokenizer:
     """Load a ``tokenizer.json``, or BERT's ``vocab.txt`` (uncased if its words are)."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
-        backend = wordpiece_from_text(text) if path.suffix == ".txt" else Backend.from_str(text)
+        text = io.TextIOWrapper(io.BytesIO(read_small(path, _MAX_FILE)), encoding="utf-8").read()
+        with guarded(str(path), "is not a tokenizer", muted=True, remedy=_REMEDY):
+            backend = wordpiece_from_text(text) if path.suffix == ".txt" else Backend.from_str(text)
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}", "give a tokenizer.json") from error
-    except Exception as error:  # the library raises plain Exception
-        raise DataError(
-            f"{path} is not a tokenizer: {error}", "give a tokenizer.json or a vocab.txt"
-        ) from error
-    return SideTokenizer(backend)
+        raise DataError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
+    except ValueError as error:
+        raise DataError(f"{path} is not a tokenizer: {error}", _REMEDY) from error
+    check_growth(backend, str(path))
+    side = SideTokenizer(backend, name=str(path))
+    _try(side)
+    return side
+
+
+def _try(side: SideTokenizer) -> None:
+    """Encode and decode a few texts, so that a tokenizer that cannot is refused when it is loaded."""
+    for ids in side.encode_slowly(_TRIAL):
+        side.decode(ids)

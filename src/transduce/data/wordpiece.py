@@ -3,6 +3,7 @@
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
 
+MAX_TOKENS = 10_000_000  # the largest vocabulary of a model; see `config.settings.Count`
 BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -24,6 +25,8 @@ def wordpiece_of(tokens: list[str], *, lowercase: bool) -> Backend:
 
 def wordpiece_from_text(text: str) -> Backend:
     """Build a WordPiece tokenizer from the text of a ``vocab.txt``: one token per line."""
+    if text.count("\n") > MAX_TOKENS:
+        raise ValueError(f"it has more than {MAX_TOKENS:,} lines")
     tokens = text.removesuffix("\n").split("\n")
     cased = any(token.isalpha() and token != token.lower() for token in tokens)
     return wordpiece_of(tokens, lowercase=not cased)
