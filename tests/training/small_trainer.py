@@ -74,7 +74,7 @@ def make_trainer(
 class WrappedObjective:
     """An objective that passes everything on to another one."""
 
-    example, ignored_source, longest_source = "pair", "the source is ignored", None
+    example, ignored_source, longest_source, shortest = "pair", "the source is ignored", None, 1
 
     def __init__(self, real):
         self.real = real

@@ -146,3 +146,8 @@ def test_the_second_text_of_a_pair_is_the_second_segment(tmp_path):
     assert found.smoothed.item() == pytest.approx(wanted.item(), rel=1e-5)
     (gradient,) = torch.autograd.grad(found.smoothed, [model.segments.weight])
     assert gradient[1].abs().max() > 1e-4
+
+
+def test_the_shortest_text_is_known(tmp_path):
+    rows = texts()
+    assert LanguageModelObjective(sequences(tmp_path, rows), TRAINING).shortest == min(map(len, rows))

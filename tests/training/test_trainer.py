@@ -15,7 +15,7 @@ from transduce import artifact
 from transduce.config import Vocabulary
 from transduce.data.batching import Batch
 from transduce.data.tokenizer import TokenizerPair
-from transduce.errors import TrainingError
+from transduce.errors import ConfigError, TrainingError
 from transduce.models.build import build
 from transduce.training import checkpoint
 from transduce.training.objectives.translation import batch_loss
@@ -76,6 +76,13 @@ def test_batches_are_accumulated_up_to_batch_tokens(tmp_path, pairs):
     lengths = pairs.target.lengths
     assert all(sum(lengths[batch].sum() for batch in step) >= 100 for step in steps[:-1])
     assert any(len(step) > 1 for step in steps)
+
+
+def test_max_tokens_that_no_pair_fits_are_refused(tmp_path, pairs):
+    shortest = int(pairs.source.lengths.min())
+    with pytest.raises(ConfigError, match=f"max_tokens is {shortest - 1}, .* {shortest} tokens"):
+        make_trainer(tmp_path, pairs, max_tokens=shortest - 1)
+    make_trainer(tmp_path, pairs, max_tokens=shortest)
 
 
 def test_a_step_whose_loss_is_nan_is_skipped_and_counted(tmp_path, pairs):

@@ -59,3 +59,9 @@ def test_microbatches_have_the_gradient_of_the_whole(made):
 
     one, other = gradient([batch]), gradient(microbatches)
     assert (one - other).norm() < 1e-4 * one.norm()
+
+
+def test_the_length_of_a_pair_is_that_of_its_longer_side(made):
+    pairs, _, _ = made
+    lengths = zip(pairs.source.lengths, pairs.target.lengths, strict=True)
+    assert TranslationObjective(pairs, TrainingConfig()).shortest == min(map(max, lengths))

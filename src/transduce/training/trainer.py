@@ -29,7 +29,7 @@ from transduce.training.early_stopping import (
 from transduce.training.gradients import GradientAccumulator, StepSums
 from transduce.training.memory import BatchTooLargeError, split_further
 from transduce.training.metrics import MetricsLog
-from transduce.training.objectives.objective import Indices, LossModule, Objective
+from transduce.training.objectives.objective import Indices, LossModule, Objective, check_max_tokens
 from transduce.training.optimizer import freeze, make_optimizer, scale_and_clip
 from transduce.training.schedule import make_schedule
 from transduce.training.validation import Validation, ValidationScorer, Validator, find_problems
@@ -61,6 +61,7 @@ class Trainer:
         workers: WorkerGroup | None = None,
         scorer: ValidationScorer | None = None,
     ) -> None:
+        check_max_tokens(train, config.training.max_tokens)
         self.folder, self.config, self.callback = folder, config, callback
         self.train_data, self.valid_data = train, valid
         self.workers = workers = workers or WorkerGroup()

@@ -22,6 +22,7 @@ class ImageClassesObjective:
     def __init__(self, images: Images, training: TrainingConfig, tokens: int) -> None:
         """``tokens``, the number of patches per image, decides how many images are computed at once."""
         self.images, self.training, self.tokens = images, training, tokens
+        self.shortest = tokens
         self._augment = Augmentation(len(images), crop=training.crop, flip=training.flip, seed=training.seed)
 
     def steps(self, epoch: int) -> list[list[Indices]]:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from transduce.errors import ConfigError
 from transduce.models.protocol import Model
 from transduce.training.loss import Loss
 
@@ -19,6 +20,7 @@ class Objective(Protocol[ModelT_contra]):
     example: str  # the name of one example in messages: "pair", "text", "image"
     ignored_source: str  # a warning about a model whose predictions do not depend on its source
     longest_source: int | None  # tokens of the longest training source; None where there are no sources
+    shortest: int  # tokens of the shortest example, on its longer side
 
     def steps(self, epoch: int) -> list[list[Indices]]:
         """Return the batches of each step of an epoch, as indices of examples.
@@ -41,6 +43,16 @@ class Objective(Protocol[ModelT_contra]):
         ``None`` if examples have no source that could be exchanged.
         """
         ...
+
+
+def check_max_tokens(objective: Objective[Any], max_tokens: int) -> None:
+    """Raise a `ConfigError` if no example fits into a batch: each would be a batch of its own, over budget."""
+    if objective.shortest > max_tokens:
+        raise ConfigError(
+            f"max_tokens is {max_tokens:,}, but the shortest {objective.example} has {objective.shortest:,} "
+            "tokens",
+            "set training.max_tokens to several times as much",
+        )
 
 
 def other_examples(indices: Indices, count: int) -> Indices:

@@ -19,6 +19,7 @@ class SingleTextObjective:
     def __init__(self, texts: Sequences, training: TrainingConfig) -> None:
         self.texts, self.training = texts, training
         self.lengths: Indices = texts.lengths
+        self.shortest = int(self.lengths.min()) if len(self.lengths) else 0
 
     def steps(self, epoch: int) -> list[list[Indices]]:
         """Return the batches of each step of an epoch."""

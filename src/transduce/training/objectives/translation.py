@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
 import torch
 
 from transduce.config import TrainingConfig
@@ -32,6 +33,8 @@ class TranslationObjective:
         self.pairs, self.training = pairs, training
         self.source_lengths, self.target_lengths = pairs.source.lengths, pairs.target.lengths
         self.longest_source: int | None = int(self.source_lengths.max(initial=1))
+        longer_sides = np.maximum(self.source_lengths, self.target_lengths)
+        self.shortest = int(longer_sides.min()) if len(longer_sides) else 0
         p = training.bpe_dropout
         resegmentation = Resegmentation(pairs, tokenizer, p, training.seed) if p and tokenizer else None
         # `microbatches` needs the lengths of texts that `loss` reads right after it.
