@@ -47,7 +47,10 @@ def add_up(
         if not is_out_of_memory(error):
             raise
         if not can_split:
-            raise _does_not_fit("a batch") from error
+            raise TrainingError(
+                "out of memory: a batch does not fit",
+                "set a smaller max_tokens in run.toml and continue with --resume, or train a smaller model",
+            ) from error
         rows = max(map(len, parts), default=1)
     # Outside the except block: the error keeps the tensors of the failed computation alive.
     gathered = workers.gather_values([*values, rows])
@@ -62,20 +65,16 @@ def split_further(progress: Progress, rows: list[int], device: torch.device, exa
     ``rows`` are those of a `BatchTooLargeError`.
     """
     if min(rows) == 1:
-        raise _does_not_fit(f"a single {example}")
+        raise TrainingError(
+            f"out of memory: a single {example} does not fit",
+            f"start a new run with a smaller model, or without the largest {example}s",
+        )
     if device.type == "cuda":
         torch.cuda.empty_cache()
     progress.batch_splits *= 2
     return (
         f"out of memory with {max(rows)} {example}s at once: from step {progress.step:,} on, every batch is "
         f"computed in {progress.batch_splits} parts. The gradients are the same except for dropout"
-    )
-
-
-def _does_not_fit(what: str) -> TrainingError:
-    return TrainingError(
-        f"out of memory: {what} does not fit",
-        "set a smaller max_tokens in run.toml and continue with --resume, or train a smaller model",
     )
 
 
