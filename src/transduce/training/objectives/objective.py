@@ -46,7 +46,7 @@ class Objective(Protocol[ModelT_contra]):
 
 
 def check_max_tokens(objective: Objective[Any], max_tokens: int) -> None:
-    """Raise a `ConfigError` if no example fits into a batch: each would be a batch of its own, over budget."""
+    """Raise a `ConfigError` if no example fits into a batch: each would be one, and over the budget."""
     if objective.shortest > max_tokens:
         raise ConfigError(
             f"max_tokens is {max_tokens:,}, but the shortest {objective.example} has {objective.shortest:,} "
