@@ -10,7 +10,6 @@ from transduce.decoding.sampling import Sampling
 from transduce.errors import ConfigError
 
 _LONGEST = 100_000  # tokens
-LARGEST_SEED = (1 << 63) - 1  # of torch's generators
 
 FOR_SAMPLING = ("temperature", "top_k", "top_p", "seed")
 FOR_BEAM_SEARCH = (
@@ -84,7 +83,8 @@ class SearchSettings:
             self._require_between(name, 0, _LONGEST)
         for name in ("no_repeat_ngram", "top_k"):
             self._require_between(name, 0, 10_000_000)
-        self._require_between("seed", 0, LARGEST_SEED)
+        if self.seed < 0:
+            raise ConfigError(f"{named('seed')} is {self.seed}", "use 0 or more")
         # Outside these ranges, powers and quotients overflow.
         self._require_between("coverage_penalty", 0, 1000)
         self._require_between("diversity", 0, 1000)

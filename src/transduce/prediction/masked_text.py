@@ -200,8 +200,7 @@ class MaskedTextModel:
     def _replaced(self, ids: list[int], place: int, token: int) -> str:
         """Return the text with a token in one place; other masks stay masks."""
         new = [*ids[1:place], token, *ids[place + 1 : -1]]
-        text: str = self.tokenizer.source.backend.decode(new, skip_special_tokens=False)
-        return text
+        return self.tokenizer.source.decode(new, keep_special=True)
 
 
 def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
