@@ -44,7 +44,9 @@ def open_binary(path: Path) -> IO[bytes]:
     if is_device and not file.isatty() and str(path) != os.devnull:
         file.close()
         raise DataError(f"{path} is a device, not a file", "give the path of a text file")
-    if file.peek(2)[:2] == _GZIP:
+    with _reading(path):
+        is_gzip = file.peek(2)[:2] == _GZIP
+    if is_gzip:
         file.close()  # GzipFile only closes files that it opened itself
         return io.BufferedReader(gzip.GzipFile(path), 1 << 20)
     return file

@@ -23,7 +23,7 @@ def import_folder(folder: str | Path, out: str | Path) -> BERT | GPT:
     if "transduce" in fields:
         raise ArtifactError(f"{folder} is already a model folder of transduce", "use it without importing it")
     kind = fields.get("model_type")
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise ArtifactError(
             f"{folder} holds a model of type {kind!r}, which cannot be imported",
             f"give a model of type {' or '.join(_KINDS)}",
@@ -33,6 +33,10 @@ def import_folder(folder: str | Path, out: str | Path) -> BERT | GPT:
         model = _KINDS[kind](folder)
     except KeyError as error:
         raise ArtifactError(f"{folder / 'config.json'} has no {error}", "copy the folder again") from error
+    except TypeError as error:
+        raise ArtifactError(
+            f"{folder / 'config.json'} has a field of the wrong type: {error}", "copy the folder again"
+        ) from error
     except ValueError as error:  # missing or unknown tensors
         raise ArtifactError(f"{folder}: {error}", f"use a plain {kind} model") from error
     ours, theirs = model.vocabulary, tokenizer.vocabulary

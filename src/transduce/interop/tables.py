@@ -34,8 +34,11 @@ def import_rows(model: nn.Module, rows: Iterable[Row], state: Mapping[str, Tenso
         parameters = [ours[name] for name in row.ours]
         shape = (sum(map(len, parameters)) // len(row.theirs), *parameters[0].shape[1:])
         for name in row.theirs:
-            if state[name].shape != shape:
-                raise ValueError(f"{name} has shape {tuple(state[name].shape)}, but {shape} is needed")
+            tensor = state[name]
+            if tensor.shape != shape:
+                raise ValueError(f"{name} has shape {tuple(tensor.shape)}, but {shape} is needed")
+            if not tensor.is_floating_point() or not tensor.isfinite().all():
+                raise ValueError(f"{name} has values of type {tensor.dtype} that are not finite numbers")
     with torch.no_grad():
         for row in rows:
             parameters = [ours[name] for name in row.ours]

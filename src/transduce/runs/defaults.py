@@ -208,7 +208,7 @@ def parse_overrides(settings: Iterable[str] | None) -> dict[str, object]:
             raise ConfigError(f"--set {setting} has no value", "write --set KEY=VALUE")
         try:
             overrides[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):  # ValueError: not TOML, or a number of thousands of digits
             overrides[key.strip()] = text.strip()
     return overrides
 

@@ -208,6 +208,6 @@ def parse_steps(steps: str | None) -> list[int] | None:
     if steps is None:
         return None
     parts = [part.strip() for part in steps.split(",")]
-    if not all(part.isdecimal() for part in parts):
+    if not all(part.isdecimal() and len(part) < 10 for part in parts):
         raise ConfigError(f"--steps is {steps!r}", "give steps separated by commas, for example 1000,2000")
     return [int(part) for part in parts]

@@ -12,6 +12,7 @@ from transduce import artifact
 from transduce.config import read_toml
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import CheckpointError, ConfigError
+from transduce.files import real_path, user_path
 from transduce.models.protocol import Model
 from transduce.training import checkpoint
 from transduce.training.distributed import WorkerGroup, gather_full, load_parameters
@@ -36,13 +37,13 @@ def average_run(
     the run averages for its final model. Returns the steps that were averaged.
     Damaged checkpoints are refused.
     """
-    folder = Path(folder).expanduser()
+    folder = user_path(folder)
     if not (folder / "run.toml").exists():
         raise CheckpointError(f"{folder} is not a run folder: it contains no run.toml", "give a run folder")
     config = read_toml(folder / "run.toml")
     if last is not None and steps is not None:
         raise ConfigError("both the last checkpoints and steps were chosen", "choose one of them")
-    if Path(out).expanduser().resolve() in [(folder / name).resolve() for name in ("best", "final")]:
+    if real_path(user_path(out)) in [real_path(folder / name) for name in ("best", "final")]:
         raise ConfigError(f"{out} is a model that the run itself has written", "choose another --out")
     paths = _choose(folder, last or config.training.average, steps)
     for path in paths:

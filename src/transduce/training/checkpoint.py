@@ -4,7 +4,6 @@ A checkpoint is written to a temporary folder, hashed, synced to the disk and th
 ``step-00001000`` is therefore complete, and its hashes tell if it was damaged later.
 """
 
-import hashlib
 import json
 import re
 import shutil
@@ -15,11 +14,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from transduce.errors import CheckpointError
-from transduce.files import sync
+from transduce.errors import CheckpointError, reason_of
+from transduce.files import find_damage, read_small, sync, write_manifest
 
 MODEL, OPTIMIZER, AVERAGE = "model.safetensors", "optimizer.safetensors", "average.safetensors"
-STATE, MANIFEST = "state.json", "manifest.json"
+STATE = "state.json"
+_LARGEST_STATE = 1 << 20  # bytes
 _GENERATOR = "generator."
 _UNFINISHED = ".saving-"  # followed by the name of the checkpoint
 _NAME = re.compile(r"step-(\d{8})")
@@ -72,8 +72,7 @@ def save(folder: Path, snapshot: Snapshot, progress: Progress) -> Path:
         if snapshot.average:
             save_file(snapshot.average, temporary / AVERAGE)
         (temporary / STATE).write_text(json.dumps(asdict(progress), indent=2) + "\n", encoding="utf-8")
-        hashes = {file.name: _hash(file) for file in sorted(temporary.iterdir())}
-        (temporary / MANIFEST).write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
+        write_manifest(temporary, [*temporary.iterdir()])
         for file in (*temporary.iterdir(), temporary):
             sync(file)
         shutil.rmtree(path, ignore_errors=True)
@@ -81,7 +80,7 @@ def save(folder: Path, snapshot: Snapshot, progress: Progress) -> Path:
         sync(folder)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
         raise CheckpointError(
             f"cannot write {path}: {reason}",
             "free some disk space, then continue with --resume: earlier checkpoints are intact",
@@ -91,12 +90,19 @@ def save(folder: Path, snapshot: Snapshot, progress: Progress) -> Path:
 
 def load(path: Path) -> tuple[Snapshot, Progress]:
     """Read what `save` wrote."""
-    tensors = load_file(path / OPTIMIZER)
-    names = sorted((name for name in tensors if name.startswith(_GENERATOR)), key=lambda n: (len(n), n))
-    generators = [tensors.pop(name) for name in names]
-    average = load_file(path / AVERAGE) if (path / AVERAGE).exists() else {}
-    progress = Progress(**json.loads((path / STATE).read_text(encoding="utf-8")))
-    return Snapshot(load_file(path / MODEL), tensors, generators, average), progress
+    try:
+        tensors = load_file(path / OPTIMIZER)
+        names = sorted((name for name in tensors if name.startswith(_GENERATOR)), key=lambda n: (len(n), n))
+        generators = [tensors.pop(name) for name in names]
+        average = load_file(path / AVERAGE) if (path / AVERAGE).exists() else {}
+        progress = Progress(**json.loads(read_small(path / STATE, _LARGEST_STATE)))
+        return Snapshot(load_file(path / MODEL), tensors, generators, average), progress
+    except (OSError, ValueError, TypeError, RecursionError, SafetensorError) as error:
+        # Its hashes fit, but it was not written by this version.
+        raise CheckpointError(
+            f"{path} cannot be read: {error}",
+            f"remove it, or start a new run from {path.parents[1] / 'best'}",
+        ) from error
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -154,17 +160,6 @@ def newest_intact(folder: Path) -> Path | None:
 def is_intact(path: Path) -> bool:
     """Tell whether all files of a checkpoint are present and have the hashes they were saved with."""
     try:
-        hashes = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        return {MODEL, OPTIMIZER, STATE} <= set(hashes) and all(
-            _hash(path / name) == digest for name, digest in hashes.items()
-        )
-    except (OSError, ValueError, TypeError):
+        return find_damage(path, [path / name for name in (MODEL, OPTIMIZER, STATE)]) is None
+    except FileNotFoundError:  # the manifest
         return False
-
-
-def _hash(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
