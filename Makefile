@@ -24,7 +24,7 @@ help:
 	@echo "make bench-decode decoding speed beside the peers (about an hour)"
 	@echo "make clean        remove .venv and the caches"
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt setup.py $(wildcard src/transduce/engine/csrc/*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "error: $(PYTHON) is no Python 3.10 or later; run: make PYTHON=/path/to/python3" >&2; exit 2; }
 	@echo "Setting up $(VENV) (once, a few minutes) ..."

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from transduce.config import BERTConfig, GPTConfig, RNNConfig, TransformerConfig, Vocabulary
 from transduce.data.tokenizer import SideTokenizer
-from transduce.engine import kernels
+from transduce.engine import native
 from transduce.models.bert import BERT
 from transduce.models.build import build
 from transduce.models.gpt import GPT
@@ -152,8 +152,8 @@ def padded(lengths: list[int], seed: int = 0) -> Tensor:
 
 @contextmanager
 def shared_by(threads: int) -> Iterator[None]:
-    """Let several threads do the kernels' work, however little it is."""
-    limit = ctypes.c_long.in_dll(kernels.required_library(), "products_per_thread")
+    """Let several threads do the engine's work, however little it is."""
+    limit = ctypes.c_long.in_dll(native.required_library(), "transduce_products_per_thread")
     old_limit, old_threads = limit.value, torch.get_num_threads()
     limit.value = 1
     torch.set_num_threads(threads)

@@ -165,13 +165,13 @@ def nn_violations(found: dict[str, Module]) -> list[str]:
 
 
 def c_violations(found: dict[str, Module]) -> list[str]:
-    """Only `engine` may know the kernels or load C code; `machine` may call the C library."""
+    """Only `engine` may know its library or load C code; `machine` may call the C library."""
     return [
         f"{name} imports {imported}"
         for name, module in found.items()
         for imported, _ in imports(name, module)
         if (imported.partition(".")[0] == "ctypes" and room(name) not in {"engine", "machine"})
-        or (f"{imported}.".startswith("transduce.engine.kernels.") and room(name) != "engine")
+        or (f"{imported}.".startswith("transduce.engine.native.") and room(name) != "engine")
     ]
 
 
@@ -296,8 +296,8 @@ def test_what_the_nn_room_must_not_see_is_caught(code):
     ("importer", "code"),
     [
         ("nn.attention", "import ctypes"),
-        ("decoding.beam", "from transduce.engine import kernels"),
-        ("artifact.folder", "from transduce.engine.kernels import library"),
+        ("decoding.beam", "from transduce.engine import native"),
+        ("artifact.folder", "from transduce.engine.native import library"),
     ],
 )
 def test_c_outside_the_engine_is_caught(importer, code):

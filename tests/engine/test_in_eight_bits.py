@@ -10,8 +10,7 @@ from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.glossary import Glossary
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
-from transduce.engine import kernels
-from transduce.engine import packed_stack as packed
+from transduce.engine.native import engine
 from transduce.engine.packed_transformer import PackedTransformer
 from transduce.engine.precision import to_precision
 from transduce.models.build import build
@@ -22,12 +21,11 @@ LINES = ["the fox", "", "a dog jumps over", "lazy", "the quick brown fox jumps o
 
 @pytest.fixture(params=[True, False], ids=["in C", "by torch"])
 def by_kernels(request, monkeypatch):
-    """Whether the kernels are to be had."""
+    """Whether the engine computes."""
     if not request.param:
-        monkeypatch.setattr(kernels, "library", lambda: None)
-        monkeypatch.setattr(packed, "library", lambda: None)
-    elif kernels.library() is None:
-        pytest.skip("needs AVX-512 VNNI and a C compiler, for the kernels")
+        monkeypatch.setenv("TRANSDUCE_ENGINE", "torch")
+    elif engine() is None:
+        pytest.skip("the engine is not compiled: it needs a C compiler")
     return request.param
 
 

@@ -23,7 +23,7 @@ def test_products_are_right_to_eight_bits(shape, seven_bits):
 
 
 def test_torch_gives_the_same_to_eight_bits():
-    """What computes where there is no kernel of ours."""
+    """What computes where there is no engine."""
     weight, bias, x = torch.randn(64, 16), torch.randn(64), torch.randn(3, 7, 16)
     found = TorchLinear(weight, bias, seven_bits=SEVEN_BITS)(x)
     packed = Int8Linear(weight, bias, seven_bits=SEVEN_BITS)(x)

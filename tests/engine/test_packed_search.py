@@ -1,26 +1,27 @@
 """Beam search in C against the same search, step by step, in Python."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from unittest import mock
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_calls import choose_by_kernel, needs_kernels
-from rounded_models import SUPPORTED, rounded
+from kernel_calls import choose_by_kernel, every_engine, needs_engine
+from rounded_models import SUPPORTED, packed
 
 from builders import TOKENS, padded, random_tokens, shared_by, small_model
 from transduce.decoding.beam import beam_search
 from transduce.decoding.candidates import ChooseDiverse
 from transduce.decoding.penalties import paper_penalty, plain_penalty
 from transduce.decoding.trace import Trace
-from transduce.engine import packed_search
 from transduce.engine.precision import to_precision
+from transduce.engine.running_search import RunningSearch
 from transduce.errors import TransduceError
 from transduce.models.protocol import SearchRequest
 
-pytestmark = needs_kernels
+pytestmark = needs_engine
 
 
 class BySteps:
@@ -33,7 +34,7 @@ class BySteps:
 
 def oracle(model, sources, limits, **options):
     """The search in Python, choosing continuations with the kernel's rounding: equal to the last bit."""
-    with mock.patch("transduce.decoding.beam._choose", choose_by_kernel):
+    with mock.patch("transduce.decoding.beam._choose", choose_by_kernel(model.engine)):
         return beam_search(BySteps(model), sources, limits, **options)
 
 
@@ -41,17 +42,16 @@ def oracle(model, sources, limits, **options):
 def searches(monkeypatch):
     """One entry for each search in C."""
     calls = []
-    advance = packed_search.packed_search
-    monkeypatch.setattr(
-        "transduce.engine.packed_transformer.packed_search", lambda *given: calls.append(1) or advance(*given)
-    )
+    run = RunningSearch.run
+    monkeypatch.setattr(RunningSearch, "run", lambda search: calls.append(1) or run(search))
     return calls
 
 
 @pytest.mark.parametrize("changes", SUPPORTED)
 @pytest.mark.parametrize("beam", [1, 4])
-def test_equal_to_the_search_in_python(changes, beam, searches):
-    model = rounded(**changes)
+@pytest.mark.parametrize("precision", ["int8", "float32"])
+def test_equal_to_the_search_in_python(changes, beam, precision, searches):
+    model = packed(precision, **changes)
     sources, lengths = padded([9, 4, 1, 6, 3]), [12, 7, 1, 12, 9]
     found = beam_search(model, sources, lengths, beam=beam)
     assert searches == [1]
@@ -68,19 +68,19 @@ def test_equal_to_the_search_in_python(changes, beam, searches):
     alpha=st.floats(-1, 2),
     plain=st.booleans(),
     exact=st.booleans(),
-    room=st.sampled_from([1, 3, 256]),
+    slots=st.sampled_from([1, 2, 64]),
     eagerness=st.floats(0, 4),
     seed=st.integers(0, 99),
 )
 def test_any_request_equals_the_oracle(
-    lengths, limits, beam, count, alpha, plain, exact, room, eagerness, seed
+    lengths, limits, beam, count, alpha, plain, exact, slots, eagerness, seed
 ):
-    """``eagerness`` is how soon the model would end."""
+    """``eagerness`` is how soon the model would end; ``slots`` how many sentences run at a time."""
     model = _eager(eagerness)
     sources, limits = padded(lengths, seed=seed), limits[: len(lengths)]
     asked = {"beam": beam, "count": count, "exact": exact}
     asked["penalty"] = (plain_penalty if plain else paper_penalty)(alpha)
-    with mock.patch("transduce.nn.state.LARGEST_RESERVATION", room):  # it has to grow
+    with mock.patch("transduce.engine.packed_transformer.MAX_HYPOTHESES", slots * beam):
         found = beam_search(model, sources, limits, **asked)
     assert found == oracle(model, sources, limits, **asked)
     for hypotheses, limit in zip(found, limits, strict=True):
@@ -131,56 +131,96 @@ def test_targets_end_by_themselves_or_at_their_limit():
 )
 def test_searches_that_the_kernel_cannot_run_go_step_by_step(others, searches):
     sources = random_tokens(1, 5)
-    model = rounded()
+    model = packed()
     assert beam_search(model, sources, [7], **{"beam": 3, **others})[0]
     assert not searches
 
 
-def test_targets_longer_than_the_kernel_supports_go_step_by_step(searches):
-    model, sources = rounded(positions="learned", max_length=8), random_tokens(2, 5)
-    beam_search(model, sources, [8, 8])
-    assert searches == [1]
-    beam_search(_eager(9), sources, [20_000, 20_000])
-    assert searches == [1]
+def test_targets_may_be_long():
+    model, sources = packed(), random_tokens(2, 5)
+    found = beam_search(model, sources, [700, 3], beam=2)
+    assert found == oracle(model, sources, [700, 3], beam=2)
+    beam_search(_eager(9), sources, [20_000, 20_000])  # reserved memory that is not used
+
+
+def test_learned_positions_have_a_limit():
+    model, sources = packed(positions="learned", max_length=8), random_tokens(2, 5)
+    assert len(beam_search(model, sources, [8, 8])) == 2
+    with pytest.raises(ValueError, match="max_length is 8"):
+        beam_search(model, sources, [9, 8])
 
 
 def test_an_empty_batch():
-    assert beam_search(rounded(), random_tokens(0, 5), []) == []
+    assert beam_search(packed(), random_tokens(0, 5), []) == []
 
 
-def test_a_limit_below_one_is_one(searches):
-    model, sources = rounded(), random_tokens(2, 5)
+def test_a_limit_below_one_is_one():
+    model, sources = packed(), random_tokens(2, 5)
     assert (
         beam_search(model, sources, [0, -3])[0][0].tokens
         == beam_search(BySteps(model), sources, [1, 1])[0][0].tokens
     )
-    assert not searches
 
 
-def test_a_limit_for_every_source_and_a_state_that_is_new():
-    model, sources = rounded(), random_tokens(2, 5)
+def test_a_limit_for_every_source():
     with pytest.raises(ValueError, match="1 limits for 2"):
-        beam_search(model, sources, [4])
-    with torch.inference_mode():
-        state = model.start(model.encode(sources))
-        model.step(torch.tensor([4, 4]), state)
-    search = SearchRequest([4, 4], [1.0] * 5, beam=2, count=1, exact=True, bos=1, eos=2, forbidden=[0])
-    with pytest.raises(ValueError, match="length 1"):
-        model.search(state, search)
+        beam_search(packed(), random_tokens(2, 5), [4])
+
+
+@every_engine
+@pytest.mark.parametrize("precision", ["int8", "float32"])
+def test_every_instruction_set_finds_what_its_oracle_finds(engine, precision, monkeypatch):
+    monkeypatch.setenv("TRANSDUCE_ENGINE", engine.name)
+    model, sources = packed(precision), padded([9, 4, 1, 6, 3])
+    assert model.engine == engine
+    assert beam_search(model, sources, [12] * 5) == oracle(model, sources, [12] * 5)
+
+
+@every_engine
+@pytest.mark.parametrize("precision", ["int8", "float32"])
+def test_a_sentence_does_not_depend_on_its_company(engine, precision, monkeypatch):
+    """To the last bit: whatever joins and leaves the batch beside it."""
+    monkeypatch.setenv("TRANSDUCE_ENGINE", engine.name)
+    model, lengths = packed(precision), [9, 4, 1, 6, 3, 17, 8, 2, 5, 30]
+    sources, limits = padded(lengths), [length + 5 for length in lengths]
+    alone = [
+        beam_search(model, sources[n : n + 1, :length], limits[n : n + 1])[0]
+        for n, length in enumerate(lengths)
+    ]
+    for slots in (2, 3, 7, 64):
+        monkeypatch.setattr("transduce.engine.packed_transformer.MAX_HYPOTHESES", 4 * slots)
+        assert beam_search(model, sources, limits) == alone
+
+
+def test_sentences_join_a_running_search_and_leave_it():
+    model, lengths = packed(), [9, 4, 1, 6, 3, 17]
+    sources, limits = padded(lengths), [12, 3, 5, 9, 7, 4]
+    expected = beam_search(model, sources, limits, beam=2, count=2)
+    request = SearchRequest([], [1.0] * 30, beam=2, count=2, exact=True, bos=1, eos=2, forbidden=[0, 1])
+    request = replace(request, penalties=[paper_penalty()(max(1, n)) for n in range(30)])
+    search, found, tickets = model.running_search(request, slots=2), {}, {}
+    for row, limit in zip(sources, limits, strict=True):
+        tickets[search.add(row, limit)] = len(tickets)
+        found |= search.advance() if len(tickets) > 2 else {}
+    assert found  # some were finished before the last one joined
+    while len(search):
+        found |= search.advance()
+    for ticket, row in tickets.items():
+        assert [result.score for result in found[ticket]] == [one.score for one in expected[row]]
 
 
 def test_several_threads_may_search_at_a_time():
     """The positions of the longer texts are computed while others read theirs."""
-    model = rounded()
+    model = packed()
     lengths = [3, 40, 7, 90, 150, 20, 300, 2]
     jobs = [(random_tokens(2, 5, seed=seed), [length] * 2) for seed, length in enumerate(lengths)]
-    expected = [beam_search(rounded(), *job) for job in jobs]
+    expected = [beam_search(packed(), *job) for job in jobs]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda job: beam_search(model, *job), jobs)) == expected
 
 
 def test_several_threads_find_the_same():
-    model, sources = rounded(), padded([9, 4, 1, 6, 3])
+    model, sources = packed(), padded([9, 4, 1, 6, 3])
     expected = beam_search(model, sources, [12] * 5)
     with shared_by(threads=3):
         assert beam_search(model, sources, [12] * 5) == expected

@@ -54,11 +54,11 @@ def test_auto_precision_on_a_gpu_is_bfloat16_if_it_has_it(monkeypatch, native, p
     assert preferred_precision(small_model(), torch.device("cuda")) == precision
 
 
-def test_auto_precision_on_a_cpu_depends_on_the_kernels_alone(monkeypatch):
+def test_auto_precision_on_a_cpu_depends_on_the_engine_alone(monkeypatch):
     cpu = torch.device("cpu")
-    monkeypatch.setattr("transduce.engine.precision.library", lambda: None)
+    monkeypatch.setattr("transduce.engine.precision.engine", lambda: None)
     assert preferred_precision(small_model(), cpu) == "float32"
-    monkeypatch.setattr("transduce.engine.precision.library", object)
+    monkeypatch.setattr("transduce.engine.precision.engine", object)
     assert preferred_precision(small_model(), cpu) == "int8"
     assert preferred_precision(small_rnn(), cpu) == "float32"
 

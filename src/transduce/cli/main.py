@@ -23,10 +23,10 @@ def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        from transduce.engine.precision import describe_kernels
+        from transduce.engine.precision import describe_engine
 
         typer.echo(f"transduce {version('transduce')}")
-        typer.echo(f"torch {version('torch')}, {describe_kernels()}")
+        typer.echo(f"torch {version('torch')}, {describe_engine()}")
         raise typer.Exit
 
 
@@ -39,7 +39,7 @@ def transduce(
             "--version",
             callback=_version,
             is_eager=True,
-            help="Show the version and the CPU kernels in use, and exit.",
+            help="Show the version and the engine in use, and exit.",
         ),
     ] = False,
 ) -> None:

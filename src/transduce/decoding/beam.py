@@ -80,12 +80,12 @@ def beam_search(
     limits = [max_lengths] * len(source) if isinstance(max_lengths, int) else max_lengths
     count = beam if count is None else min(count, beam)
     penalty = penalty or paper_penalty()
-    state = model.start(model.encode(source), max(limits, default=1))
     is_plain = choose is choose_best and not (rules or coverage or complete) and trace is None
     if is_plain and isinstance(model, SearchingModel):
-        found = _search_in_model(model, state, _request(model, limits, beam, count, penalty, exact))
+        found = _search_in_model(model, source, _request(model, limits, beam, count, penalty, exact))
         if found is not None:
             return found
+    state = model.start(model.encode(source), max(limits, default=1))
     covered = source.new_zeros(len(source), 1, source.size(1), dtype=torch.float) if coverage else None
     beams = Beams.start(range(len(source)), covered)
     is_token, eos = tokens_of(source) != model.vocabulary.pad, model.vocabulary.eos
@@ -127,9 +127,10 @@ def _request(
     penalty: LengthPenalty,
     exact: bool,
 ) -> SearchRequest:
+    limits = [max(1, limit) for limit in max_lengths]
     return SearchRequest(
-        max_lengths=max_lengths,
-        penalties=[penalty(max(length, 1)) for length in range(max(max_lengths, default=0) + 1)],
+        max_lengths=limits,
+        penalties=[penalty(max(length, 1)) for length in range(max(limits, default=0) + 1)],
         beam=beam,
         count=count,
         exact=exact,
@@ -140,11 +141,11 @@ def _request(
 
 
 def _search_in_model(
-    model: SearchingModel, state: Any, request: SearchRequest
+    model: SearchingModel, source: Tensor, request: SearchRequest
 ) -> list[list[Hypothesis]] | None:
     """Let the model run the search, if it can."""
     try:
-        found = model.search(state, request)
+        found = model.search(source, request)
     except ArithmeticError:
         raise nan_logits() from None
     if found is None:

@@ -16,7 +16,7 @@ from transduce.decoding.hypotheses import Hypothesis
 from transduce.decoding.sampling import sample
 from transduce.decoding.settings import SearchSettings, named
 from transduce.decoding.translation import in_one_line
-from transduce.engine.precision import for_inference, summarize
+from transduce.engine.precision import for_decoding, summarize
 from transduce.errors import ConfigError, DataError
 from transduce.models.protocol import Precision, SequenceModel
 
@@ -114,7 +114,7 @@ class TextGenerator:
             seed=seed,
             stop=stop,
         )
-        model = for_inference(artifact.load_as(folder, "gpt"), precision, device)
+        model = for_decoding(artifact.load_as(folder, "gpt"), precision, device)
         return cls(model, artifact.load_tokenizer(folder), settings)
 
     def __call__(self, prompt: str = "", *, lines: int = 1) -> list[GeneratedText]:

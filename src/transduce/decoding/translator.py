@@ -26,7 +26,7 @@ from transduce.decoding.settings import SearchSettings
 from transduce.decoding.trace import Trace
 from transduce.decoding.translation import Candidate, Translation, join_pieces
 from transduce.decoding.workers import WorkerPool
-from transduce.engine.precision import for_inference, summarize
+from transduce.engine.precision import for_decoding, summarize
 from transduce.errors import ConfigError, DataError, TransduceError
 from transduce.models.protocol import Precision, SequenceModel
 
@@ -130,7 +130,7 @@ class Translator:
         elif glossary is not None or constraints:
             glossary = Glossary.load(glossary, constraints)
         tokenizer = _load_tokenizer(folders)
-        models = [for_inference(artifact.load_text_to_text(path), precision, device) for path in folders]
+        models = [for_decoding(artifact.load_text_to_text(path), precision, device) for path in folders]
         lengths = [artifact.read_header(path).longest_source for path in folders]
         return cls(
             model=models[0] if len(models) == 1 else Ensemble(models),

@@ -1,6 +1,6 @@
 """Linear layers in 8 bits for inference: several times as fast as float32 on CPUs, with a rounding error.
 
-Weights have one scale per output. Our own kernel gives each input row its own scale, so that the result of a
+Weights have one scale per output. The engine gives each input row its own scale, so that the result of a
 sentence is independent of its batch; where torch computes, all rows of a batch share one scale.
 """
 
@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transduce.engine.kernels import PackedLinear, can_pack
+from transduce.engine.native import Engine, engine
+from transduce.engine.packed_linear import PackedLinear, can_pack
 
 ENGINES = ("fbgemm", "qnnpack")  # torch's libraries for quantised products, by preference
 
@@ -19,15 +20,20 @@ class Int8Linear(nn.Module):
     """``x W + b`` with W in 8 bits and x quantised to 8 bits on the fly.
 
     Processors without 8-bit dot products add pairs of products in 16 bits, which can overflow: on those,
-    ``seven_bits`` restricts x to 7 bits.
+    ``seven_bits`` restricts torch's x to 7 bits, and the engine its weights.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, *, seven_bits: bool = False) -> None:
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, *, seven_bits: bool = False, missing_bias: float = 0.0
+    ) -> None:
         """Quantise weight (out, in) and keep bias (out,)."""
         super().__init__()
         self.shape = tuple(weight.shape)
+        used = engine()
         self._product = (
-            PackedLinear(weight, bias) if can_pack(weight) else TorchLinear(weight, bias, seven_bits)
+            PackedLinear(weight, bias, "int8", used, missing_bias=missing_bias)
+            if used and can_pack(weight)
+            else TorchLinear(weight, bias, seven_bits)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -36,7 +42,7 @@ class Int8Linear(nn.Module):
 
     @property
     def packed(self) -> PackedLinear | None:
-        """The layer as our own kernel uses it; ``None`` where torch computes."""
+        """The layer as the engine uses it; ``None`` where torch computes."""
         return self._product if isinstance(self._product, PackedLinear) else None
 
 
@@ -74,7 +80,7 @@ class Int8Output(Int8Linear):
     """The pre-softmax projection in 8 bits, in place of an `Embedding`."""
 
     def __init__(self, weight: Tensor, *, seven_bits: bool = False) -> None:
-        super().__init__(weight, None, seven_bits=seven_bits)
+        super().__init__(weight, None, seven_bits=seven_bits, missing_bias=-torch.inf)
 
     def logits(self, x: Tensor) -> Tensor:
         """Project to the vocabulary: (…, d_model) → (…, vocabulary)."""
@@ -89,3 +95,24 @@ def quantise_linear_layers(module: nn.Module, *, seven_bits: bool = False) -> No
             setattr(module, name, Int8Linear(child.weight, child.bias, seven_bits=seven_bits))
         else:
             quantise_linear_layers(child, seven_bits=seven_bits)
+
+
+def is_packable(linear: nn.Module) -> bool:
+    """Return whether the engine can compute a linear layer, in 8 bits or float32."""
+    if isinstance(linear, Int8Linear):
+        return linear.packed is not None
+    return isinstance(linear, nn.Linear) and linear.weight.dtype == torch.float32 and can_pack(linear.weight)
+
+
+def shape_of(linear: nn.Module) -> tuple[int, ...]:
+    """Return (out, in) of a linear layer."""
+    return tuple(linear.shape if isinstance(linear, Int8Linear) else linear.weight.shape)  # type: ignore[arg-type]
+
+
+def pack(linear: nn.Module, used: Engine) -> PackedLinear:
+    """Return a linear layer as the engine computes it: in 8 bits if it is in 8 bits, otherwise in float32."""
+    if isinstance(linear, Int8Linear):
+        assert linear.packed is not None  # noqa: S101
+        return linear.packed
+    assert isinstance(linear, nn.Linear)  # noqa: S101
+    return PackedLinear(linear.weight, linear.bias, "float32", used)

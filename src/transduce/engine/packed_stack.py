@@ -1,80 +1,81 @@
-"""The layers of an encoder or a decoder in 8 bits, as `kernels.c` sees them."""
+"""The layers of an encoder or a decoder, as the engine sees them."""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
 from torch import Tensor, nn
 
-from transduce.engine.int8 import Int8Linear
-from transduce.engine.kernels import LANES, LinearStruct, library
+from transduce.engine.int8 import is_packable, pack, shape_of
+from transduce.engine.native import Engine
+from transduce.engine.packed_linear import MULTIPLE
+from transduce.engine.structures import LayerStruct, NormStruct, StackStruct
 from transduce.nn.decoder import DecoderLayer
 from transduce.nn.encoder import EncoderLayer
 from transduce.nn.multi_head_attention import FullSelfAttention
+from transduce.nn.positional import RotaryPositions, rotations
 from transduce.nn.residual import Residual
 
 AnyLayer: TypeAlias = EncoderLayer | DecoderLayer
-
-
-class NormStruct(ctypes.Structure):
-    """A layer normalisation."""
-
-    _fields_ = (("weight", ctypes.c_void_p), ("bias", ctypes.c_void_p))
-
-
-class LayerStruct(ctypes.Structure):
-    """One layer of an encoder or a decoder; an encoder leaves the fields of memory attention empty."""
-
-    _fields_ = (
-        *((name, LinearStruct) for name in ("query_key_value", "self_output")),
-        *((name, LinearStruct) for name in ("memory_query", "memory_output", "inner", "outer")),
-        *((f"around_{name}", NormStruct) for name in ("self_attention", "memory_attention", "feed_forward")),
-    )
-
-
-class StackStruct(ctypes.Structure):
-    """A stack of layers."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("layers", "final")),
-        *((name, ctypes.c_int64) for name in ("depth", "heads", "d_model", "d_ff", "d_k", "d_v")),
-        ("epsilon", ctypes.c_float),
-        ("pre", ctypes.c_int32),
-    )
+ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3, "swish": 4, "swiglu": 5}
+FIRST_POSITIONS = 256  # for which tables are computed ahead; they grow
 
 
 class PackedStack:
     """The layers of an encoder or a decoder, which must not change afterwards. Make one with `of`."""
 
-    def __init__(self, layers: Sequence[AnyLayer], final_norm: nn.Module) -> None:
-        self._modules = layers, final_norm
+    def __init__(self, layers: Sequence[AnyLayer], final_norm: nn.Module, engine: Engine) -> None:
+        self.layers, self.engine = layers, engine
+        self._norms = [{name: _copies(around.norm) for name, around in _residuals(each)} for each in layers]
+        self._final = _copies(final_norm) if isinstance(final_norm, nn.LayerNorm) else None
+        self._linear = [
+            {name: pack(part, engine) for name, part in _linear_layers(layer)} for layer in layers
+        ]
+        # The last table is the longest; other threads may still read the shorter ones.
+        self._rotations: list[Tensor] = []
 
     @classmethod
-    def of(cls, layers: Sequence[AnyLayer], final_norm: nn.Module) -> "PackedStack | None":
-        """Pack the layers, or return ``None`` if the kernels cannot compute them."""
-        supported = (
-            library() is not None and all(map(_is_supported, layers)) and len(set(map(_sizes, layers))) == 1
-        )
-        return cls(layers, final_norm) if supported else None
+    def of(cls, layers: Sequence[AnyLayer], final_norm: nn.Module, engine: Engine) -> "PackedStack | None":
+        """Pack the layers, or return ``None`` if the engine cannot compute them.
+
+        Linear layers are packed in float32, unless they are in 8 bits already.
+        """
+        supported = all(map(_is_supported, layers)) and len(set(map(_sizes, layers))) == 1
+        return cls(layers, final_norm, engine) if supported else None
 
     def __getstate__(self) -> dict[str, object]:
         """Leave the pointers out: a copy has its own memory."""
-        return {"_modules": self._modules}
+        left_out = ("struct", "_structs")
+        return {name: value for name, value in self.__dict__.items() if name not in left_out} | {
+            "_rotations": []
+        }
+
+    def reserve(self, positions: int) -> None:
+        """Compute the rotations of at least this many positions, if positions enter by rotation."""
+        attention = self.layers[0].self_attention
+        assert isinstance(attention, FullSelfAttention)  # noqa: S101
+        if attention.rotary is None or positions <= self.struct.positions:
+            return
+        count = max(positions, 2 * self.struct.positions, FIRST_POSITIONS)
+        self._rotations.append(rotations(count, attention.d_k).contiguous())
+        self.struct.rotations, self.struct.positions = self._rotations[-1].data_ptr(), count
 
     @cached_property
-    def _structs(self) -> tuple["ctypes.Array[LayerStruct]", NormStruct | None, list[Tensor]]:
-        """The layers, the final norm, and the tensors they point to, kept alive."""
-        (layers, final_norm), tensors = self._modules, list[Tensor]()
-        packed = (LayerStruct * len(layers))(*(_layer_struct(layer, tensors) for layer in layers))
-        final = _norm_struct(final_norm, tensors) if isinstance(final_norm, nn.LayerNorm) else None
-        return packed, final, tensors
+    def _structs(self) -> tuple["ctypes.Array[LayerStruct]", NormStruct | None]:
+        parts = (
+            {name: part.struct for name, part in linear.items()}
+            | {name: _norm_struct(copies) for name, copies in norms.items()}
+            for linear, norms in zip(self._linear, self._norms, strict=True)
+        )
+        layers = (LayerStruct * len(self.layers))(*(LayerStruct(**part) for part in parts))
+        return layers, _norm_struct(self._final) if self._final else None
 
     @cached_property
     def struct(self) -> StackStruct:
         """The stack, as C sees it."""
-        layers, final, _ = self._structs
-        first = self._modules[0][0]
+        layers, final = self._structs
+        first = self.layers[0]
         attention, around = first.self_attention, first.around_self_attention
         return StackStruct(
             layers=ctypes.addressof(layers),
@@ -82,11 +83,13 @@ class PackedStack:
             depth=len(layers),
             heads=attention.heads,
             d_model=layers[0].query_key_value.d_in,
-            d_ff=layers[0].inner.d_out,
+            d_ff=layers[0].outer.d_in,
             d_k=attention.d_k,
             d_v=attention.d_v,
             epsilon=around.norm.eps,
             pre=around.pre,
+            activation=ACTIVATIONS[first.feed_forward.activation],
+            has_memory=isinstance(first, DecoderLayer),
         )
 
 
@@ -97,60 +100,49 @@ def as_float32(part: Tensor) -> Tensor:
 
 def _is_supported(layer: AnyLayer) -> bool:
     attention = layer.self_attention
+    widths = attention.d_k, attention.d_v
     return (
         isinstance(attention, FullSelfAttention)
-        and attention.rotary is None
-        and attention.d_k % LANES == 0
-        and attention.d_v % LANES == 0
-        and layer.feed_forward.activation == "relu"
-        and all(
-            isinstance(part, Int8Linear) and part.packed is not None
-            for part in _linear_layers(layer, attention).values()
-        )
+        and not any(width % MULTIPLE for width in widths)
+        and layer.feed_forward.activation in ACTIVATIONS
+        and all(is_packable(part) for _, part in _linear_layers(layer))
+        and isinstance(attention.rotary, RotaryPositions | None)
     )
 
 
 def _sizes(layer: AnyLayer) -> tuple[object, ...]:
     attention, around = layer.self_attention, layer.around_self_attention
-    assert isinstance(attention, FullSelfAttention)  # noqa: S101
-    shapes = [getattr(part, "shape", None) for part in _linear_layers(layer, attention).values()]
+    shapes = [shape_of(part) for _, part in _linear_layers(layer)]
     return (*shapes, attention.heads, attention.d_k, attention.d_v, around.pre, around.norm.eps)
 
 
-def _linear_layers(layer: AnyLayer, attention: FullSelfAttention) -> dict[str, nn.Module]:
-    """Return the linear layers by their names in `LayerStruct`, without those that project the source."""
-    linear: dict[str, nn.Module] = {
-        "query_key_value": attention.query_key_value,
-        "self_output": attention.output,
-    }
-    if isinstance(layer, DecoderLayer):
-        memory = layer.memory_attention
-        linear |= {"memory_query": memory.query, "memory_output": memory.output}
-    return linear | {"inner": layer.feed_forward.inner, "outer": layer.feed_forward.outer}
-
-
-def _residuals(layer: AnyLayer) -> dict[str, Residual]:
-    """Return the residual connections by their names in `LayerStruct`."""
-    around = {
-        "around_self_attention": layer.around_self_attention,
-        "around_feed_forward": layer.around_feed_forward,
-    }
-    if isinstance(layer, DecoderLayer):
-        around["around_memory_attention"] = layer.around_memory_attention
-    return around
-
-
-def _layer_struct(layer: AnyLayer, tensors: list[Tensor]) -> LayerStruct:
+def _linear_layers(layer: AnyLayer) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the linear layers with their names in `LayerStruct`."""
     attention = layer.self_attention
     assert isinstance(attention, FullSelfAttention)  # noqa: S101
-    linear = _linear_layers(layer, attention)
-    packed = {name: part.packed for name, part in linear.items() if isinstance(part, Int8Linear)}
-    structs = {name: part.struct for name, part in packed.items() if part is not None}
-    norms = {name: _norm_struct(around.norm, tensors) for name, around in _residuals(layer).items()}
-    return LayerStruct(**structs, **norms)
+    yield "query_key_value", attention.query_key_value
+    yield "self_output", attention.output
+    if isinstance(layer, DecoderLayer):
+        memory = layer.memory_attention
+        yield "memory_query", memory.query
+        yield "memory_key_value", memory.key_value
+        yield "memory_output", memory.output
+    yield "inner", layer.feed_forward.inner
+    yield "outer", layer.feed_forward.outer
 
 
-def _norm_struct(norm: nn.LayerNorm, tensors: list[Tensor]) -> NormStruct:
-    weight, bias = as_float32(norm.weight), as_float32(norm.bias)
-    tensors += [weight, bias]
+def _residuals(layer: AnyLayer) -> Iterator[tuple[str, Residual]]:
+    """Yield the residual connections with their names in `LayerStruct`."""
+    yield "around_self_attention", layer.around_self_attention
+    if isinstance(layer, DecoderLayer):
+        yield "around_memory_attention", layer.around_memory_attention
+    yield "around_feed_forward", layer.around_feed_forward
+
+
+def _copies(norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    return as_float32(norm.weight), as_float32(norm.bias)
+
+
+def _norm_struct(copies: tuple[Tensor, Tensor]) -> NormStruct:
+    weight, bias = copies
     return NormStruct(weight.data_ptr(), bias.data_ptr())

@@ -1,20 +1,47 @@
-"""A `Transformer` in 8 bits whose encoder, decoding step and beam search are each one call of C."""
+"""A `Transformer` whose encoder, decoding step and beam search are computed by the engine."""
+
+import ctypes
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from transduce.config import TransformerConfig, Vocabulary
-from transduce.engine.packed_encoder import MAX_SOURCE_LENGTH, PackedEncoder
-from transduce.engine.packed_search import can_search, packed_search
-from transduce.engine.packed_step import PackedState, PackedStep
+from transduce.engine.native import Engine, check, engine, required_library
+from transduce.engine.packed_decoder import PackedDecoder, PackedState, pad, unpad
+from transduce.engine.packed_stack import PackedStack
+from transduce.engine.running_search import RunningSearch, add_source
 from transduce.models.protocol import AttentionWeights, Model, SearchRequest, SearchResult
 from transduce.models.transformer import Memory, Transformer
 from transduce.nn.factor_embeddings import tokens_of
 from transduce.nn.masks import padding_mask
 
+MAX_HYPOTHESES = 256  # at a time, of all sentences: the keys and values of more do not stay in the caches
+
+
+@dataclass(frozen=True)
+class PackedMemory:
+    """Encoded sources without padding, one after the other."""
+
+    rows: Tensor  # (tokens, d_model)
+    begins: Tensor  # (sources + 1,)
+    mask: Tensor  # (sources, source): where the padded sources have tokens
+
+    def __len__(self) -> int:
+        return len(self.mask)
+
+    def source(self, index: int) -> Tensor:
+        """Return one source, (source, d_model)."""
+        begin, end = self.begins[index : index + 2].tolist()
+        return self.rows[begin:end]
+
+    def padded(self) -> Memory:
+        """Return the sources as the wrapped model encodes them."""
+        return Memory(pad(self.rows, self.mask), self.mask)
+
 
 class PackedTransformer(Model):
-    """Wraps a `Transformer` with 8-bit layers, which computes what the kernels cannot and is their oracle.
+    """Wraps a `Transformer`, which computes what the engine cannot and is its oracle.
 
     It is for inference on CPUs: the wrapped model stays in evaluation mode and must not change afterwards.
     """
@@ -22,28 +49,38 @@ class PackedTransformer(Model):
     config: TransformerConfig
     vocabulary: Vocabulary
 
-    def __init__(self, transformer: Transformer, encoder: PackedEncoder, step: PackedStep) -> None:
+    def __init__(self, transformer: Transformer, encoder: PackedStack, decoder: PackedDecoder) -> None:
         super().__init__()
         self.transformer = transformer.eval()
         self.config, self.vocabulary = transformer.config, transformer.vocabulary
-        self._encoder, self._step = encoder, step
+        self._encoder, self.decoder = encoder, decoder
 
     @classmethod
-    def of(cls, transformer: Transformer) -> "PackedTransformer | None":
-        """Pack a transformer whose linear layers are in 8 bits; ``None`` if the kernels cannot compute it."""
-        encoder = PackedEncoder.of(transformer.encoder)
-        step = PackedStep.of(
+    def of(cls, transformer: Transformer, used: Engine | None = None) -> "PackedTransformer | None":
+        """Pack a transformer in float32 or 8 bits; return ``None`` if the engine cannot compute it."""
+        used = used or engine()
+        if used is None or transformer.device.type != "cpu":
+            return None
+        encoder = PackedStack.of(transformer.encoder.layers, transformer.encoder.final_norm, used)
+        decoder = PackedDecoder.of(
             transformer.target_embedding,
             transformer.target_positions,
-            transformer.decoder,
+            transformer.decoder.layers,
+            transformer.decoder.final_norm,
             transformer.output,
+            used,
         )
-        return cls(transformer, encoder, step) if encoder and step else None
+        return cls(transformer, encoder, decoder) if encoder and decoder else None
+
+    @property
+    def engine(self) -> Engine:
+        """The instruction set that computes."""
+        return self.decoder.engine
 
     def train(self, mode: bool = True) -> "PackedTransformer":
-        """Stay in evaluation mode; training is not possible in 8 bits."""
+        """Stay in evaluation mode; packed weights cannot be trained."""
         if mode:
-            raise ValueError("a model in int8 cannot be trained: load it in float32")
+            raise ValueError("a model packed for inference cannot be trained: load it with transduce.load")
         return super().train(False)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
@@ -51,17 +88,27 @@ class PackedTransformer(Model):
         logits: Tensor = self.transformer(source, target)
         return logits
 
-    def encode(self, source: Tensor) -> Memory:
+    @torch.no_grad()
+    def encode(self, source: Tensor) -> PackedMemory:
         """Encode source tokens, (batch, source), or with factors (batch, source, 1 + factors)."""
-        if source.size(1) > MAX_SOURCE_LENGTH:
-            return self.transformer.encode(source)
         mask = padding_mask(tokens_of(source), self.vocabulary.pad)
-        return Memory(self._encoder(self.transformer.embed_source(source), mask), mask)
+        begins = torch.zeros(len(mask) + 1, dtype=torch.long)
+        torch.cumsum(mask.sum(dim=1), 0, out=begins[1:])
+        x = unpad(self.transformer.embed_source(source), mask)
+        memory = torch.empty_like(x)
+        self._encoder.reserve(mask.size(1))
+        error = required_library().transduce_encode(
+            *(self.engine.kernels, ctypes.addressof(self._encoder.struct), begins.data_ptr(), len(mask)),
+            *(x.data_ptr(), memory.data_ptr(), torch.get_num_threads()),
+        )
+        check(error, f"sources of {len(x):,} tokens")
+        return PackedMemory(memory, begins, mask)
 
     @torch.no_grad()
-    def start(self, memory: Memory, capacity: int = 128) -> PackedState:
+    def start(self, memory: PackedMemory, capacity: int = 128) -> PackedState:
         """Return the state before the first target token, with memory reserved for ``capacity`` tokens."""
-        return PackedState.of(self.transformer.start(memory, capacity))
+        sources = [self.decoder.project(memory.source(index)) for index in range(len(memory))]
+        return PackedState(sources, len(sources), capacity)
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: PackedState, record: list[Tensor] | None = None) -> Tensor:
@@ -69,18 +116,38 @@ class PackedTransformer(Model):
 
         ``record`` receives each layer's attention to the source: (targets, heads, source).
         """
-        if record is not None or tokens.shape != (state.targets,) or not self._step.fits(state):
-            return self.transformer.step(tokens, state, record)
-        return self._step(tokens, state)
+        return self.decoder.step(tokens, state, record)
 
     @torch.no_grad()
-    def search(self, state: PackedState, request: SearchRequest) -> list[list[SearchResult]] | None:
-        """Run a whole beam search in C, or return ``None`` if the kernel cannot."""
-        return packed_search(self._step, state, request) if can_search(self._step, state, request) else None
+    def search(self, source: Tensor, request: SearchRequest) -> list[list[SearchResult]] | None:
+        """Run a whole beam search in C, or return ``None`` if the vocabulary is too small for the beam."""
+        if 2 * request.beam + len(request.forbidden) > self.decoder.vocabulary:
+            return None
+        if len(request.max_lengths) != len(source):
+            raise ValueError(f"there are {len(request.max_lengths)} limits for {len(source)} sources")
+        if not len(source):
+            return []
+        search = self.running_search(request, slots=min(len(source), max(1, MAX_HYPOTHESES // request.beam)))
+        for row, limit in zip(source, request.max_lengths, strict=True):
+            search.add(row, limit)
+        found = search.run()
+        return [found[ticket] for ticket in range(len(source))]
 
-    def decode(self, target: Tensor, memory: Memory) -> Tensor:
+    def running_search(self, request: SearchRequest, *, slots: int) -> RunningSearch:
+        """Return a search that sentences can join and leave; the request's limits are not used."""
+
+        def add_to_slots(
+            search: RunningSearch, free: list[int], sources: list[Tensor], limits: list[int]
+        ) -> None:
+            memory = self.encode(torch.nn.utils.rnn.pad_sequence(sources, True, self.vocabulary.pad))
+            for index, (slot, limit) in enumerate(zip(free, limits, strict=True)):
+                add_source(search, slot, memory.source(index), limit, request.bos)
+
+        return RunningSearch.of_request(self.decoder, add_to_slots, request, slots)
+
+    def decode(self, target: Tensor, memory: PackedMemory) -> Tensor:
         """Decode a whole target, (batch, target) → (batch, target, d_model), layer by layer."""
-        return self.transformer.decode(target, memory)
+        return self.transformer.decode(target, memory.padded())
 
     def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
         """Return the weights of every layer and head for this source and target."""

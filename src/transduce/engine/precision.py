@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from transduce.engine.int8 import Int8Linear, Int8Output, quantise_linear_layers
-from transduce.engine.kernels import library
+from transduce.engine.native import engine, library
+from transduce.engine.packed_gpt import PackedGPT
 from transduce.engine.packed_transformer import PackedTransformer
 from transduce.errors import ConfigError
 from transduce.machine import cpu_reports, would_use_broken_amx
@@ -21,7 +22,7 @@ NumberFormat = Literal["float32", "bfloat16", "int8"]
 def to_precision(model: Model, precision: Precision) -> Model:
     """Change a model to this precision and return it.
 
-    A `Transformer` in ``int8`` becomes a `PackedTransformer` where the kernels can compute it.
+    A `Transformer` or `GPT` in ``int8`` becomes a packed model where the engine can compute it.
     """
     on_cpu = model.device.type == "cpu"
     if precision == "auto":
@@ -42,13 +43,13 @@ def to_precision(model: Model, precision: Precision) -> Model:
 def preferred_precision(model: Model, device: torch.device) -> NumberFormat:
     """Return what ``auto`` stands for: the fastest precision that gives the same result on every run.
 
-    On CPUs that is ``int8`` with our own kernels, which give each sentence the same result in any batch, and
-    ``float32`` without them. The choice depends on the machine alone, never on a measurement.
+    On CPUs that is ``int8`` with our own engine, which gives each sentence the same result in any batch, and
+    ``float32`` without it. The choice depends on the machine alone, never on a measurement.
     """
     if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
         return "bfloat16"
-    has_kernels = device.type == "cpu" and library() is not None
-    return "int8" if has_kernels and isinstance(model, Transformer | GPT) else "float32"
+    has_engine = device.type == "cpu" and engine() is not None
+    return "int8" if has_engine and isinstance(model, Transformer | GPT) else "float32"
 
 
 def _to_int8(model: Model) -> Model:
@@ -59,7 +60,14 @@ def _to_int8(model: Model) -> Model:
         model.add_module("output", Int8Output(output.weight, seven_bits=seven_bits))
     for child in model.children():
         quantise_linear_layers(child, seven_bits=seven_bits)
-    return (PackedTransformer.of(model) if isinstance(model, Transformer) else None) or model
+    return _packed(model)
+
+
+def _packed(model: Model) -> Model:
+    """Return a model that the engine computes, where it can."""
+    if isinstance(model, Transformer):
+        return PackedTransformer.of(model) or model
+    return (PackedGPT.of(model) if isinstance(model, GPT) else None) or model
 
 
 def precision_of(model: nn.Module) -> NumberFormat:
@@ -86,11 +94,14 @@ def require_bfloat16() -> None:
         )
 
 
-def describe_kernels() -> str:
-    """Say whether this machine can use the kernels, for ``transduce --version``."""
-    if library() is not None:
-        return "int8 kernels for AVX-512 VNNI"
-    return "no int8 kernels (they need AVX-512 VNNI and a C compiler)"
+def describe_engine() -> str:
+    """Say in a few words what computes translations on this machine's CPU, for ``transduce --version``."""
+    used = engine()
+    if used is not None:
+        return f"engine: {used.description}"
+    if library() is None:
+        return "engine: torch (ours is not compiled: install a C compiler, then transduce again)"
+    return "engine: torch"
 
 
 def _overflows_in_16_bits() -> bool:
@@ -124,12 +135,19 @@ def choose_device(name: str = "auto") -> torch.device:
     return device
 
 
+def for_inference(model: ModelT, precision: Precision = "auto", device: str = "auto") -> ModelT:
+    """Move a model to a device and change it to a precision; it cannot be trained afterwards."""
+    return cast("ModelT", to_precision(model.to(choose_device(device)), precision))
+
+
 @overload
-def for_inference(
+def for_decoding(
     model: Transformer, precision: Precision = "auto", device: str = "auto"
 ) -> Transformer | PackedTransformer: ...
 @overload
-def for_inference(model: ModelT, precision: Precision = "auto", device: str = "auto") -> ModelT: ...
-def for_inference(model: ModelT, precision: Precision = "auto", device: str = "auto") -> Model:
-    """Move a model to a device and change it to a precision; it cannot be trained afterwards."""
-    return cast("ModelT", to_precision(model.to(choose_device(device)), precision))
+def for_decoding(model: GPT, precision: Precision = "auto", device: str = "auto") -> GPT | PackedGPT: ...
+@overload
+def for_decoding(model: ModelT, precision: Precision = "auto", device: str = "auto") -> ModelT: ...
+def for_decoding(model: ModelT, precision: Precision = "auto", device: str = "auto") -> Model:
+    """Prepare a model for decoding step by step: like `for_inference`, and packed for the engine."""
+    return _packed(for_inference(model, precision, device))

@@ -73,10 +73,7 @@ class GPT(Model):
 
         If the vocabulary has no separate padding token, all prompts must have the same length.
         """
-        pad = self.vocabulary.pad
-        is_token = padding_mask(source, pad) if pad != self.vocabulary.eos else torch.ones_like(source)
-        positions = torch.arange(source.size(1), device=source.device)
-        lengths = (is_token * positions).amax(dim=1)  # the index of the last token
+        lengths = self.prompt_lengths(source)
         last = source.gather(1, lengths[:, None])[:, 0]
         before = source[:, :-1]
         if not before.size(1):
@@ -84,6 +81,12 @@ class GPT(Model):
         caches = [KeyValueCache(before.size(1)) for _ in self.decoder.layers]
         self.decode(before, caches=caches)
         return Prompt([cache.filled() for cache in caches], lengths, last)
+
+    def prompt_lengths(self, source: Tensor) -> Tensor:
+        """Return the number of positions before the last token of each prompt, (batch, prompt) → (batch,)."""
+        pad = self.vocabulary.pad
+        is_token = padding_mask(source, pad) if pad != self.vocabulary.eos else torch.ones_like(source)
+        return (is_token * torch.arange(source.size(1), device=source.device)).amax(dim=1)
 
     @torch.no_grad()
     def start(self, memory: Prompt, capacity: int = 128) -> TextState:

@@ -119,10 +119,10 @@ class SearchResult:
 class SearchingModel(Protocol):
     """A `SequenceModel` that can run a whole beam search faster than step by step."""
 
-    def search(self, state: Any, request: SearchRequest) -> list[list[SearchResult]] | None:
+    def search(self, source: Tensor, request: SearchRequest) -> list[list[SearchResult]] | None:
         """Return the results of each source, best first, or ``None`` if the model cannot run this search.
 
-        The state must be new, and is used up. Raises `ArithmeticError` if the logits are NaN.
+        ``source`` is what `encode` takes. Raises `ArithmeticError` if the logits are NaN.
         """
         ...
 

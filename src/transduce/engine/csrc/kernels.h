@@ -1,0 +1,403 @@
+/* The inner loops. Each file isa_*.c includes this one, compiled for one instruction set.
+ *
+ * Every function is tested against readable Python code that computes the same. The result of a row does not depend on
+ * the other rows: sums are always added in the same order.
+ */
+#include "engine.h"
+#include "vector.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#define JOIN2(a, b) a##b
+#define JOIN(a, b) JOIN2(a, b)
+
+/* Linear layers */
+
+static void quantise(const float *x, long rows, long width, long stride, uint8_t *bytes, float *scales)
+{
+    for (long row = 0; row < rows; row++, x += stride, bytes += width) {
+        vf maximum = splat(0.0f), total = splat(0.0f);
+        for (long i = 0; i < width; i += LANES) {
+            const vf part = absolute(load(x + i));
+            maximum = larger(part, maximum);
+            total = total + (part - part); /* 0, or NaN if an input is NaN or infinite */
+        }
+        const float largest = highest_lane(maximum);
+        if (sum_lanes(total) != 0.0f) { /* products with NaN are NaN */
+            memset(bytes, INPUT_OFFSET, width);
+            scales[row] = NAN;
+            continue;
+        }
+        const float steps_per_unit = largest > 0 ? INPUT_LIMIT / largest : 0.0f;
+        for (long i = 0; i < width; i++) { /* rounds to the nearest number, as `nearest` does */
+            const float shifted = x[i] * steps_per_unit + 12582912.0f;
+            int32_t bits;
+            memcpy(&bits, &shifted, sizeof bits);
+            bytes[i] = (uint8_t)(bits + INPUT_OFFSET);
+        }
+        scales[row] = largest / INPUT_LIMIT;
+    }
+}
+
+/* Writes some rows of y in one panel, from sums in float32. */
+INLINE void finish_row(const Product *p, long row, long column, int v, vf y)
+{
+    if (p->activation == RELU) y = larger(splat(0.0f), y); /* with the arguments in this order, NaN stays NaN */
+    store(p->y + row * padded(p->linear->d_out) + column + v * LANES, y);
+}
+
+/* `rows` rows of y in `panels` panels; both are compile-time constants, so that all sums stay in registers */
+INLINE void tile_int8(const int rows, const int panels, const Product *p, long row, long panel)
+{
+    const Linear *linear = p->linear;
+    const long d_in = linear->d_in, column = panel * PANEL;
+    const uint8_t *x = (const uint8_t *)p->x + row * d_in;
+    const int8_t *weights = (const int8_t *)linear->weights + column * d_in;
+    vi sums[6][VECTORS * 4];
+#pragma GCC unroll 16
+    for (int v = 0; v < panels * VECTORS; v++) {
+        const vi offset = load_int(linear->offsets + column + v * LANES);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) sums[r][v] = offset;
+    }
+    for (long i = 0; i < d_in; i += 4) {
+        vi w[VECTORS * 4];
+#pragma GCC unroll 16
+        for (int v = 0; v < panels * VECTORS; v++)
+            w[v] = load_int(weights + (v / VECTORS) * PANEL * d_in + i * PANEL + (v % VECTORS) * 4 * LANES);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            int32_t four;
+            memcpy(&four, x + r * d_in + i, sizeof four);
+            const vi inputs = splat_int(four);
+#pragma GCC unroll 16
+            for (int v = 0; v < panels * VECTORS; v++) sums[r][v] = dot(sums[r][v], inputs, w[v]);
+        }
+    }
+#pragma GCC unroll 16
+    for (int v = 0; v < panels * VECTORS; v++) {
+        const vf scale = load(linear->scales + column + v * LANES), bias = load(linear->bias + column + v * LANES);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++)
+            finish_row(p, row + r, column, v, to_float(sums[r][v]) * (scale * splat(p->scales[row + r])) + bias);
+    }
+}
+
+INLINE void tile_float32(const int rows, const int panels, const Product *p, long row, long panel)
+{
+    const Linear *linear = p->linear;
+    const long d_in = linear->d_in, column = panel * PANEL;
+    const float *x = (const float *)p->x + row * d_in, *weights = (const float *)linear->weights + column * d_in;
+    vf sums[6][VECTORS * 4];
+#pragma GCC unroll 16
+    for (int v = 0; v < panels * VECTORS; v++)
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) sums[r][v] = splat(0.0f);
+    for (long i = 0; i < d_in; i++) {
+        vf w[VECTORS * 4];
+#pragma GCC unroll 16
+        for (int v = 0; v < panels * VECTORS; v++)
+            w[v] = load(weights + (v / VECTORS) * PANEL * d_in + i * PANEL + (v % VECTORS) * LANES);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            const vf input = splat(x[r * d_in + i]);
+#pragma GCC unroll 16
+            for (int v = 0; v < panels * VECTORS; v++) sums[r][v] = input * w[v] + sums[r][v];
+        }
+    }
+#pragma GCC unroll 16
+    for (int v = 0; v < panels * VECTORS; v++) {
+        const vf bias = load(linear->bias + column + v * LANES);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) finish_row(p, row + r, column, v, sums[r][v] + bias);
+    }
+}
+
+/* All rows from `begin` to `end` in some panels: several panels at once for one or two rows, whose few sums would
+ * otherwise wait for one another. */
+#define MULTIPLY(KIND, ROWS)                                                                                    \
+    static void multiply_##KIND(const Product *p, long begin, long end, long first_panel, long last_panel)      \
+    {                                                                                                           \
+        const long rows = end - begin;                                                                          \
+        long panel = first_panel;                                                                               \
+        if (rows == 1)                                                                                          \
+            for (; panel + PANELS_OF_ONE_ROW <= last_panel; panel += PANELS_OF_ONE_ROW)                         \
+                tile_##KIND(1, PANELS_OF_ONE_ROW, p, begin, panel);                                             \
+        if (rows == 2)                                                                                          \
+            for (; panel + PANELS_OF_TWO_ROWS <= last_panel; panel += PANELS_OF_TWO_ROWS)                       \
+                tile_##KIND(2, PANELS_OF_TWO_ROWS, p, begin, panel);                                            \
+        for (; panel < last_panel; panel++) {                                                                   \
+            long row = begin;                                                                                   \
+            for (; row + ROWS <= end; row += ROWS) tile_##KIND(ROWS, 1, p, row, panel);                         \
+            switch (end - row) {                                                                                \
+            case 1: tile_##KIND(1, 1, p, row, panel); break;                                                    \
+            case 2: tile_##KIND(2, 1, p, row, panel); break;                                                    \
+            case 3: tile_##KIND(3, 1, p, row, panel); break;                                                    \
+            case 4: tile_##KIND(4, 1, p, row, panel); break;                                                    \
+            case 5: tile_##KIND(5, 1, p, row, panel); break;                                                    \
+            }                                                                                                   \
+        }                                                                                                       \
+    }
+
+MULTIPLY(int8, ROWS_INT8)
+MULTIPLY(float32, ROWS_FLOAT)
+
+static void multiply(const Product *p, long begin, long end, long first_panel, long last_panel)
+{
+    enum { BLOCK = 96 }; /* rows whose inputs stay in the cache while the weights pass by */
+    for (long row = begin; row < end; row += BLOCK) {
+        const long last = row + BLOCK < end ? row + BLOCK : end;
+        if (p->linear->kind == INT8)
+            multiply_int8(p, row, last, first_panel, last_panel);
+        else
+            multiply_float32(p, row, last, first_panel, last_panel);
+    }
+}
+
+/* Layer normalisation, activations, residual connections */
+
+static void normalise(const Norm *norm, const float *x, float *y, long rows, long width, float epsilon)
+{
+    for (long r = 0; r < rows; r++, x += width, y += width) {
+        vf sum = splat(0.0f), squares = splat(0.0f);
+        for (long i = 0; i < width; i += LANES) sum = sum + load(x + i);
+        const vf mean = splat(sum_lanes(sum) / width);
+        for (long i = 0; i < width; i += LANES) {
+            const vf centred = load(x + i) - mean;
+            squares = centred * centred + squares;
+        }
+        const vf scale = splat(1 / sqrtf(sum_lanes(squares) / width + epsilon));
+        for (long i = 0; i < width; i += LANES)
+            store(y + i, ((load(x + i) - mean) * scale) * load(norm->weight + i) + load(norm->bias + i));
+    }
+}
+
+INLINE vf sigmoid(vf x) /* 1 / (1 + e^-x), by the exponential of a number that is not positive */
+{
+    const vf e = exp_negative(splat(0.0f) - absolute(x)), one = splat(1.0f);
+    const vi is_negative = (vi)x >> 31; /* all bits or none */
+    return (vf)((is_negative & (vi)e) | (~is_negative & (vi)one)) / (one + e);
+}
+
+INLINE vf hyperbolic_tangent(vf x) { return splat(2.0f) * sigmoid(splat(2.0f) * x) - splat(1.0f); }
+
+INLINE vf error_function(vf x) /* Abramowitz and Stegun 7.1.26: correct to 1.5e-7 */
+{
+    const vf a = absolute(x), t = splat(1.0f) / (splat(0.3275911f) * a + splat(1.0f));
+    vf p = splat(1.061405429f);
+    p = p * t + splat(-1.453152027f);
+    p = p * t + splat(1.421413741f);
+    p = p * t + splat(-0.284496736f);
+    p = p * t + splat(0.254829592f);
+    const vf positive = splat(1.0f) - p * t * exp_negative(splat(0.0f) - a * a);
+    return (vf)((vi)positive | ((vi)x & splat_int((int32_t)0x80000000)));
+}
+
+INLINE vf activated(const int activation, vf x)
+{
+    if (activation == GELU) return x * splat(0.5f) * (splat(1.0f) + error_function(x * splat(0.70710678f)));
+    if (activation == GELU_TANH) {
+        const vf inner = splat(0.79788456f) * (x + splat(0.044715f) * x * x * x);
+        return x * splat(0.5f) * (splat(1.0f) + hyperbolic_tangent(inner));
+    }
+    return x * sigmoid(x);
+}
+
+/* In place. SwiGLU halves the width: the first half of each row is the gate of the second. */
+static void activate(int activation, float *x, long rows, long width, long stride)
+{
+    for (long r = 0; r < rows; r++, x += stride)
+        switch (activation) {
+        case GELU:
+            for (long i = 0; i < width; i += LANES) store(x + i, activated(GELU, load(x + i)));
+            break;
+        case GELU_TANH:
+            for (long i = 0; i < width; i += LANES) store(x + i, activated(GELU_TANH, load(x + i)));
+            break;
+        case SWISH:
+            for (long i = 0; i < width; i += LANES) store(x + i, activated(SWISH, load(x + i)));
+            break;
+        case SWIGLU:
+            for (long i = 0; i < width / 2; i += LANES)
+                store(x + i, activated(SWISH, load(x + i)) * load(x + width / 2 + i));
+            break;
+        }
+}
+
+static void add(float *x, const float *y, long rows, long width, long y_stride)
+{
+    for (long r = 0; r < rows; r++, x += width, y += y_stride)
+        for (long i = 0; i < width; i += LANES) store(x + i, load(x + i) + load(y + i));
+}
+
+/* Attention */
+
+static void softmax(float *scores, long length, long stride)
+{
+    const vf minus_infinity = splat(-INFINITY);
+    for (long l = length; l < stride; l++) scores[l] = -INFINITY;
+    vf maximum = minus_infinity;
+    for (long l = 0; l < stride; l += LANES) maximum = larger(load(scores + l), maximum);
+    const vf highest = splat(highest_lane(maximum));
+    vf sum = splat(0.0f);
+    for (long l = 0; l < stride; l += LANES) {
+        const vf weight = exp_negative(load(scores + l) - highest);
+        store(scores + l, weight);
+        sum = sum + weight;
+    }
+    const vf inverse = splat(1 / sum_lanes(sum));
+    for (long l = 0; l < stride; l += LANES) store(scores + l, load(scores + l) * inverse);
+}
+
+/* Scores of `queries` queries, at most 4, and their mixtures of the values */
+INLINE void attend_few(const int queries, const Attention *a, long query)
+{
+    const float *q = a->query + query * a->query_stride;
+    const long stride = (a->length + LANES - 1) / LANES * LANES;
+    for (long l = 0; l < stride; l += LANES) {
+        vf sums[4];
+#pragma GCC unroll 4
+        for (int n = 0; n < queries; n++) sums[n] = splat(0.0f);
+        for (long d = 0; d < a->d_k; d++) {
+            const vf keys = load(a->keys + d * a->key_stride + l);
+#pragma GCC unroll 4
+            for (int n = 0; n < queries; n++) sums[n] = splat(q[n * a->query_stride + d]) * keys + sums[n];
+        }
+#pragma GCC unroll 4
+        for (int n = 0; n < queries; n++) store(a->scores + n * a->key_stride + l, sums[n] * splat(a->scale));
+    }
+    for (int n = 0; n < queries; n++) {
+        softmax(a->scores + n * a->key_stride, a->length, stride);
+        if (a->weights)
+            memcpy(a->weights + (query + n) * a->weight_stride, a->scores + n * a->key_stride, a->length * sizeof(float));
+    }
+    for (long d = 0; d < a->d_v; d += 16) {
+        enum { PARTS = 16 / LANES };
+        vf sums[4][PARTS];
+#pragma GCC unroll 4
+        for (int n = 0; n < queries; n++)
+#pragma GCC unroll 4
+            for (int v = 0; v < PARTS; v++) sums[n][v] = splat(0.0f);
+        for (long l = 0; l < a->length; l++) {
+#pragma GCC unroll 4
+            for (int v = 0; v < PARTS; v++) {
+                const vf value = load(a->values + l * a->value_stride + d + v * LANES);
+#pragma GCC unroll 4
+                for (int n = 0; n < queries; n++)
+                    sums[n][v] = splat(a->scores[n * a->key_stride + l]) * value + sums[n][v];
+            }
+        }
+#pragma GCC unroll 4
+        for (int n = 0; n < queries; n++)
+#pragma GCC unroll 4
+            for (int v = 0; v < PARTS; v++)
+                store(a->out + (query + n) * a->out_stride + d + v * LANES, sums[n][v]);
+    }
+}
+
+static void attend(const Attention *a)
+{
+    long query = 0;
+    for (; query + 4 <= a->queries; query += 4) attend_few(4, a, query);
+    switch (a->queries - query) {
+    case 1: attend_few(1, a, query); break;
+    case 2: attend_few(2, a, query); break;
+    case 3: attend_few(3, a, query); break;
+    }
+}
+
+static void attend_past(const PastAttention *a)
+{
+    const long stride = (a->length + LANES - 1) / LANES * LANES;
+    for (long h = 0; h < a->heads; h++) {
+        const float *query = a->query + h * a->d_k;
+        for (long l = 0; l < a->length; l++) {
+            const long row = a->past && l < a->length - 1 ? a->past[l] : a->row;
+            const float *key = a->keys + ((row * a->heads + h) * a->capacity + l) * a->d_k;
+            vf sum = splat(0.0f);
+            for (long d = 0; d < a->d_k; d += LANES) sum = load(query + d) * load(key + d) + sum;
+            a->scores[l] = sum_lanes(sum) * a->scale;
+        }
+        softmax(a->scores, a->length, stride);
+        for (long d = 0; d < a->d_v; d += 16) {
+            enum { PARTS = 16 / LANES };
+            vf sums[PARTS];
+#pragma GCC unroll 4
+            for (int v = 0; v < PARTS; v++) sums[v] = splat(0.0f);
+            for (long l = 0; l < a->length; l++) {
+                const long row = a->past && l < a->length - 1 ? a->past[l] : a->row;
+                const float *value = a->values + ((row * a->heads + h) * a->capacity + l) * a->d_v + d;
+                const vf weight = splat(a->scores[l]);
+#pragma GCC unroll 4
+                for (int v = 0; v < PARTS; v++) sums[v] = weight * load(value + v * LANES) + sums[v];
+            }
+#pragma GCC unroll 4
+            for (int v = 0; v < PARTS; v++) store(a->out + h * a->d_v + d + v * LANES, sums[v]);
+        }
+    }
+}
+
+/* The choice of continuations */
+
+static float log_sum_exp(const float *x, long stride) /* log(sum(exp(x))) */
+{
+    vf maximum = splat(-INFINITY), sum = splat(0.0f);
+    for (long i = 0; i < stride; i += LANES) maximum = larger(load(x + i), maximum);
+    const vf highest = splat(highest_lane(maximum));
+    for (long i = 0; i < stride; i += LANES) sum = sum + exp_negative(load(x + i) - highest);
+    return highest_lane(highest) + logf(sum_lanes(sum));
+}
+
+static int is_forbidden(const Choice *c, long token)
+{
+    for (long i = 0; i < c->forbidden_count; i++)
+        if (c->forbidden[i] == token) return 1;
+    return 0;
+}
+
+/* Logits beyond the vocabulary, up to the end of a vector, must be minus infinity. */
+static void choose(const Choice *c)
+{
+    const long end = (c->vocabulary + LANES - 1) / LANES * LANES;
+    for (long n = 0; n < c->count; n++) c->scores[n] = -INFINITY, c->parents[n] = c->tokens[n] = 0;
+    for (long h = 0; h < c->width; h++) {
+        const float *logits = c->logits + h * c->stride;
+        const float sum = c->sums[h], log_sum = log_sum_exp(logits, end);
+        if (!(log_sum < INFINITY)) { /* NaN; the caller reports it */
+            for (long n = 0; n < c->count; n++) c->scores[n] = NAN;
+            return;
+        }
+        for (long i = 0; i < end; i += LANES) {
+            /* Rounding must not make a log-probability positive: sums never rise. */
+            const vf score = smaller(load(logits + i) - splat(log_sum), splat(0.0f)) + splat(sum);
+            /* After the first few tokens, hardly any is among the best so far. */
+            if (!any_greater(score, splat(c->scores[c->count - 1]))) continue;
+            for (long lane = 0; lane < LANES && i + lane < c->vocabulary; lane++) {
+                const float new = fminf(logits[i + lane] - log_sum, 0.0f) + sum;
+                long n = c->count - 1;
+                if (!(new > c->scores[n])) continue;
+                const int32_t token = c->shortlist ? c->shortlist[i + lane] : (int32_t)(i + lane);
+                if (is_forbidden(c, token)) continue;
+                for (; n > 0 && new > c->scores[n - 1]; n--)
+                    c->scores[n] = c->scores[n - 1], c->parents[n] = c->parents[n - 1], c->tokens[n] = c->tokens[n - 1];
+                c->scores[n] = new, c->parents[n] = (int32_t)h, c->tokens[n] = token;
+            }
+        }
+    }
+}
+
+const Kernels JOIN(transduce_, NAME) = {
+    .name = NAME_TEXT,
+    .panel = PANEL,
+    .input_limit = INPUT_LIMIT,
+    .input_offset = INPUT_OFFSET,
+    .weight_limit = WEIGHT_LIMIT,
+    .is_fast = ISA != ISA_GENERIC,
+    .quantise = quantise,
+    .multiply = multiply,
+    .normalise = normalise,
+    .activate = activate,
+    .add = add,
+    .attend = attend,
+    .attend_past = attend_past,
+    .choose = choose,
+};
