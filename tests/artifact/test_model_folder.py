@@ -26,7 +26,7 @@ TOKENIZER = train_tokenizer(["abc"], ["def"], kind="char")
     share=st.sampled_from(["all", "target", "none"]),
     norm=st.sampled_from(["post", "pre"]),
     positions=st.sampled_from(["sinusoidal", "learned", "rotary", "none"]),
-    activation=st.sampled_from(["relu", "gelu", "swiglu"]),
+    activation=st.sampled_from(["relu", "gelu", "gelu_tanh", "swish", "swiglu"]),
     attention=st.sampled_from(
         [FullAttention(), WindowAttention(), LowRankAttention(), HashedAttention(chunk=2)]
     ),

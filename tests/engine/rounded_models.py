@@ -17,6 +17,8 @@ SUPPORTED: list[dict[str, Any]] = [
     {"norm_epsilon": 0.3, "norm": "pre"},
     {"encoder_layers": 1, "decoder_layers": 1},
     {"activation": "gelu"},
+    {"activation": "gelu_tanh"},
+    {"activation": "swish"},
     {"activation": "swiglu", "norm": "pre"},
     {"positions": "rotary"},
     {"positions": "none"},

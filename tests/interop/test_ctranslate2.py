@@ -61,6 +61,8 @@ MODELS = [
     {"norm": "pre"},
     {"activation": "gelu", "norm_epsilon": 0.01},
     {"activation": "swiglu", "norm": "pre", "share": "target"},
+    {"activation": "swish"},
+    {"activation": "gelu_tanh"},
     {"activation": "swiglu", "share": "none", "encoder_layers": 1, "decoder_layers": 3},
     {"positions": "learned", "max_length": 40},
     {"positions": "none"},

@@ -21,7 +21,7 @@ variants = st.fixed_dictionaries(
     {
         "norm": st.sampled_from(["post", "pre"]),
         "positions": st.sampled_from(["sinusoidal", "learned", "rotary", "none"]),
-        "activation": st.sampled_from(["relu", "gelu", "swiglu"]),
+        "activation": st.sampled_from(["relu", "gelu", "gelu_tanh", "swish", "swiglu"]),
         "share": st.sampled_from(["all", "target", "none"]),
         "d_k": st.sampled_from([None, 3, 8]),
         "d_v": st.sampled_from([None, 2, 5]),

@@ -31,7 +31,7 @@ def test_gelu_and_swiglu():
     torch.testing.assert_close(swiglu(x), swiglu.outer(gate * torch.sigmoid(gate) * up))
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "swish", "swiglu"])
 def test_feed_forward_treats_every_position_alike(activation):
     block, x = FeedForward(4, 7, activation=activation), torch.randn(1, 5, 4)
     torch.testing.assert_close(block(x)[:, 2], block(x[:, 2:3])[:, 0])

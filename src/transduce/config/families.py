@@ -53,7 +53,7 @@ class TransformerConfig(Settings):
     dropout: shared.Dropout = 0.1
     attention_dropout: shared.AttentionDropout = 0.0
     activation_dropout: shared.ActivationDropout = 0.0
-    activation: Literal["relu", "gelu", "swiglu"] = Field(
+    activation: Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu"] = Field(
         default="relu", description="Activation of the feed-forward networks."
     )
     norm: shared.Norm = "post"

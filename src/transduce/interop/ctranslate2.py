@@ -92,6 +92,15 @@ def _check(config: TransformerConfig, quantization: str | None) -> None:
         )
 
 
+_ACTIVATIONS = {  # their names
+    "relu": "RELU",
+    "gelu": "GELU",
+    "gelu_tanh": "GELUTanh",
+    "swish": "SWISH",
+    "swiglu": "SWISH",
+}
+
+
 def _specification(config: TransformerConfig) -> Any:
     """Return an empty specification of the model's sizes."""
     try:
@@ -100,7 +109,7 @@ def _specification(config: TransformerConfig) -> Any:
         raise DependencyError(
             "the export needs ctranslate2, which is not installed", "run: pip install ctranslate2"
         ) from error
-    activation = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}[config.activation]
+    activation = _ACTIVATIONS[config.activation]
     d_k = config.d_k or config.d_model // config.heads
     options = {
         "pre_norm": config.norm == "pre",

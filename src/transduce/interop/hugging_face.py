@@ -102,7 +102,14 @@ def require_norm(ours: str, theirs: str, kind: str) -> None:
         )
 
 
-ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
+ACTIVATIONS = {
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu": "gelu",
+    "relu": "relu",
+    "swish": "swish",
+    "silu": "swish",
+}
 
 
 def activation(fields: Mapping[str, Any], name: str, default: str) -> str:

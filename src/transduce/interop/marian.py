@@ -15,6 +15,7 @@ from torch import Tensor
 
 from transduce.config import TransformerConfig, Vocabulary
 from transduce.errors import ConfigError
+from transduce.interop.hugging_face import their_activation
 from transduce.interop.tables import Row, export_rows, import_rows
 from transduce.models.transformer import Transformer
 from transduce.nn.positional import sinusoids
@@ -61,7 +62,7 @@ def marian_config(
         "decoder_attention_heads": config.heads,
         "encoder_ffn_dim": config.d_ff,
         "decoder_ffn_dim": config.d_ff,
-        "activation_function": config.activation,
+        "activation_function": their_activation(config.activation),
         "dropout": config.dropout,
         "attention_dropout": config.attention_dropout,
         "activation_dropout": config.activation_dropout,

@@ -11,21 +11,23 @@ from torch.nn import functional as F
 from transduce.nn.dropout import Dropout
 from transduce.nn.linear import FusedLinear, Linear
 
-Activation = Literal["relu", "gelu", "gelu_tanh", "swiglu"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu"]
 
 # ReLU in place: its input is not needed for the gradient.
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "swish": F.silu,
 }
 
 
 class FeedForward(nn.Module):
     """``max(0, x W1 + b1) W2 + b2``: the same for every position, different in every layer.
 
-    ``activation`` replaces the ReLU by GELU, exact or in the tanh form of GPT-2, or by the gated SwiGLU
-    (Shazeer, 2020): ``(silu(x W_gate) · x W_up) W2``, with one more matrix for the same d_ff.
+    ``activation`` replaces the ReLU by GELU, exact or in the tanh form of GPT-2; by swish, ``x · sigmoid(x)``
+    (Ramachandran et al., 2017); or by the gated SwiGLU (Shazeer, 2020), ``(swish(x W_gate) · x W_up) W2``, with
+    one more matrix for the same d_ff.
     """
 
     def __init__(
