@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import transduce.runs.folder
 import transduce.training.distributed
 from builders import random_words
 from inside import run
@@ -303,6 +304,17 @@ def test_a_sharded_step_without_memory_ends_all_processes(text, tmp_path):
     for each in ended:
         assert_ended_in_one_line(each)
     assert "max_tokens" in ended[1].stderr
+
+
+def begin_with_other_weights(rank):
+    real = transduce.runs.folder.build
+    transduce.runs.folder.build = lambda config, vocabulary, seed: real(config, vocabulary, seed=seed + rank)
+
+
+def test_all_processes_begin_with_the_weights_of_the_first(text, tmp_path):
+    train(text, tmp_path / "usual", processes=2)
+    train_with([begin_with_other_weights], text, tmp_path / "run")
+    assert_same_bits(tmp_path / "usual", tmp_path / "run")
 
 
 def wait_for_a_second(rank):

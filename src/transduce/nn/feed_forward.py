@@ -26,8 +26,8 @@ class FeedForward(nn.Module):
     """``max(0, x W1 + b1) W2 + b2``: the same for every position, different in every layer.
 
     ``activation`` replaces the ReLU by GELU, exact or in the tanh form of GPT-2; by swish, ``x · sigmoid(x)``
-    (Ramachandran et al., 2017); or by the gated SwiGLU (Shazeer, 2020), ``(swish(x W_gate) · x W_up) W2``, with
-    one more matrix for the same d_ff.
+    (Ramachandran et al., 2017); or by the gated SwiGLU (Shazeer, 2020), ``(swish(x W_gate) · x W_up) W2``,
+    with one more matrix for the same d_ff.
     """
 
     def __init__(
