@@ -407,7 +407,8 @@ def test_load_and_the_command_have_the_defaults_of_the_settings():
     assert {name: arguments[name].default for name in settings} == settings
     assert {name: options[name].default for name in settings} == settings
     others = {"constraints", "alignments", "on_warning", "folders"}
-    files = {"model", "input", "output", "source_factor", "format", "constraint", "max_line_bytes"}
+    files = {"model", "input", "output", "source_factor", "format", "constraint"}
+    files |= {"max_line_bytes", "verbose"}
     assert arguments.keys() - others == options.keys() - files
 
 

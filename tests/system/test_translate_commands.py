@@ -65,6 +65,13 @@ def test_several_candidates_as_text(folder):
     assert scores[:3] == sorted(scores[:3], reverse=True)
 
 
+def test_verbose_names_precision_and_engine(folder):
+    done = run("translate", folder / "model", "--input", folder / "in", "--precision", "float32", "-v")
+    assert done.returncode == 0
+    assert done.stderr.startswith("Transformer in float32 on cpu")
+    assert done.stderr.count("\n") == 1
+
+
 def test_several_models(folder):
     done = run("translate", folder / "model", folder / "other", input="the fox\n")
     assert (done.returncode, done.stdout.count("\n")) == (0, 1)

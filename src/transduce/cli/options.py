@@ -406,6 +406,15 @@ Input = Annotated[
 Output = Annotated[
     Path | None, Option(metavar="FILE", help="Output file; default standard output.", rich_help_panel=OUTPUT)
 ]
+Verbose = Annotated[
+    bool,
+    Option(
+        "--verbose",
+        "-v",
+        help="Print the model's precision, device and engine on standard error.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Format = Annotated[
     Literal["text", "json"],
     Option(help="json: one JSON object per line, with all details.", rich_help_panel=OUTPUT),

@@ -35,6 +35,7 @@ def translate(
     diversity: s.Diversity = 0.5,
     stop: o.Stop = "exact",
     too_long: o.TooLong = "split",
+    verbose: o.Verbose = False,
 ) -> None:
     """Translate lines: one translation per line, in order; blank lines stay blank.
 
@@ -45,7 +46,7 @@ def translate(
     """
     from rich.console import Console
 
-    from transduce.cli.errors import warn
+    from transduce.cli.errors import say, warn
     from transduce.decoding.streams import translate_file
     from transduce.decoding.translator import Translator
     from transduce.machine import keep_memory
@@ -79,4 +80,6 @@ def translate(
         alignments=format == "json",
         on_warning=warn,
     )
+    if verbose:
+        say(translator.description, err=True)
     translate_file(translator, input, output, format, Console(stderr=True), glossary, source_factor or ())

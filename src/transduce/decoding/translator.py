@@ -144,9 +144,13 @@ class Translator:
         )
 
     def __repr__(self) -> str:
+        return f"Translator({self.description}, {self.tokenizer!r}, {self.settings!r})"
+
+    @property
+    def description(self) -> str:
+        """The model's kind, precision, device and engine in a few words."""
         models = self.model.models if isinstance(self.model, Ensemble) else [self.model]
-        summary = " + ".join(summarize(model) for model in models)
-        return f"Translator({summary}, {self.tokenizer!r}, {self.settings!r})"
+        return " + ".join(summarize(model) for model in models)
 
     @overload
     def __call__(  # type: ignore[overload-overlap]

@@ -78,11 +78,12 @@ def precision_of(model: nn.Module) -> NumberFormat:
 
 
 def summarize(model: object) -> str:
-    """Return a model's kind, precision and device in a few words."""
+    """Return a model's kind, precision, device and engine in a few words."""
     name = type(model).__name__.removeprefix("Packed")
     if not isinstance(model, nn.Module) or not any(True for _ in model.parameters()):  # a user's own
         return name
-    return f"{name} in {precision_of(model)} on {next(model.parameters()).device}"
+    computed_by = f" ({model.engine.description})" if isinstance(model, PackedTransformer | PackedGPT) else ""
+    return f"{name} in {precision_of(model)} on {next(model.parameters()).device}{computed_by}"
 
 
 def require_bfloat16() -> None:
