@@ -6,7 +6,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from small_trainer import RecordingCallback, make_trainer, read_metrics, saved_steps
+from small_trainer import RecordingCallback, WrappedObjective, make_trainer, read_metrics, saved_steps
 
 from transduce.errors import TrainingError
 from transduce.training import reservation
@@ -116,18 +116,25 @@ def reservation_margin(run):
     return MARGIN_BYTES + HEADER_BYTES * len(list(run.model.parameters()))
 
 
-@pytest.mark.parametrize("ending", ["error", "stop"])
-def test_the_space_is_given_back_however_a_run_ends(tmp_path, pairs, ending):
-    run = make_trainer(tmp_path, pairs)
-    run.stop_requested = ending == "stop"
-    if ending == "error":
-        run.validate = None
-        with pytest.raises(TypeError):
-            run.run()
-    else:
+class Broken(WrappedObjective):
+    """An objective that cannot compute anything."""
+
+    def loss(self, model, indices, epoch):
+        raise LookupError
+
+
+def test_the_space_is_given_back_after_an_error(tmp_path, pairs):
+    run = make_trainer(tmp_path, pairs, train=Broken)
+    with pytest.raises(LookupError):
         run.run()
-    assert run.progress.step < 6
-    assert not (run.folder / "checkpoints" / FILE).exists()
+    assert list((run.folder / "checkpoints").iterdir()) == []
+
+
+def test_the_space_is_given_back_when_a_run_is_stopped(tmp_path, pairs):
+    run = make_trainer(tmp_path, pairs)
+    run.stop_requested = True
+    run.run()
+    assert [path.name for path in (run.folder / "checkpoints").iterdir()] == ["step-00000001"]
 
 
 def test_a_disk_that_is_full_after_a_save_ends_the_run_right_after_it(tmp_path, pairs, monkeypatch):

@@ -94,6 +94,7 @@ class Checkpointer:
         tensors = copies * parameters + 2 * trained  # Adam has two moments
         tokenizers = sum(path.stat().st_size for path in run_folder.glob("tokenizer*"))
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        size += self.workers.size * self.generator.get_state().numel()
         return size + tokenizers + HEADER_BYTES * len(tensors) + MARGIN_BYTES
 
     def _snapshot(self) -> Snapshot:

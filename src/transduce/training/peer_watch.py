@@ -95,7 +95,7 @@ class PeerWatch:
         for connection in (*self._connections, self._wakes):
             connection.close()
         if self._can_interrupt:
-            signal.signal(signal.SIGURG, self._previous)
+            signal.signal(signal.SIGURG, self._previous or signal.SIG_DFL)
 
     @contextmanager
     def delayed(self) -> Iterator[None]:
