@@ -4,12 +4,15 @@ Each engine runs in a process of its own; they alternate, so that other load aff
 outputs are token ids: tokenization is not measured. All engines divide scores by |Y|^α, and each stops by its
 own rule. There are three kinds of batches: one sentence at a time, which gives the latency; 32 at a time, in
 the order of the text; all of them, sorted by length. Each engine uses its best settings among those tried:
-threads and parallel batches (Hugging Face has none), then the size of sorted batches. Processes and threads
-start before the measurement. With trained weights, a precision of ours that loses more than 0.1 BLEU does not
-count in the ratios; those of the others count in any case. Only ours asks the C library to keep freed memory,
-as its commands do; Hugging Face has no int8 on CPUs.
+threads and parallel batches (Hugging Face has none), then the size of sorted batches; of CTranslate2's
+instruction sets and libraries, the fastest. Processes and threads start before the measurement. With trained
+weights, a precision of ours that loses more than 0.1 BLEU does not count in the ratios; those of the others
+count unless their output is damaged. Only ours asks the C library to keep freed memory, as its commands do;
+Hugging Face has no int8 on CPUs.
 
 make bench-decode
+
+``--isa avx2`` limits all engines to AVX2, to measure as on a processor that has nothing newer.
 """
 
 import argparse
@@ -40,10 +43,12 @@ from transduce.data.prepare import clean_lines
 from transduce.decoding.beam import beam_search
 from transduce.decoding.penalties import plain_penalty
 from transduce.decoding.workers import WorkerPool
+from transduce.engine.native import engine as our_engine
+from transduce.engine.precision import for_decoding
 from transduce.errors import ConfigError
 from transduce.interop.ctranslate2 import export_ctranslate2
 from transduce.interop.marian import export_marian, marian_config
-from transduce.machine import avoid_broken_amx, keep_memory
+from transduce.machine import avoid_broken_amx, cpu_reports, keep_memory
 from transduce.models.build import build
 from transduce.models.protocol import Precision
 from transduce.models.transformer import Transformer
@@ -56,6 +61,9 @@ BEAMS = {"greedy": 1, "beam 4": 4}
 BATCHINGS = {"1": "one sentence at a time", "32": "32 at a time", "sorted": "sorted by length"}
 LOSS = 0.1  # difference in BLEU that counts as equal
 EQUAL = 0.9  # share of sentences that must be equal in greedy float32 decoding; rounding changes a few
+DAMAGED = (
+    0.5  # share of sentences equal to ours in float32 below which an engine does not compute what it should
+)
 TOO_SLOW = 1.25  # bfloat16 that is this many times slower than float32 (CPUs without it) is left out
 
 Tokens = list[int]
@@ -190,7 +198,8 @@ class Transduce(Engine):
         super().__init__()
         keep_memory()  # as `transduce translate` does
         self.exact = not precision.endswith(FIRST)
-        self.model = artifact.load(folder, precision=cast("Precision", precision.removesuffix(FIRST)))
+        transformer = artifact.load_text_to_text(folder)
+        self.model = for_decoding(transformer, cast("Precision", precision.removesuffix(FIRST)), "cpu")
         self.open = ExitStack()  # until this process ends
         self.workers = self.open.enter_context(WorkerPool(self.find))
 
@@ -305,18 +314,37 @@ class CTranslate2(Engine):
 
 OURS, MARIAN, CT2 = "transduce", "Hugging Face", "CTranslate2"
 FIRST = " --stop first"  # as CTranslate2 stops; otherwise, the search is exact
-WIDE = ", AVX-512"  # CTranslate2 does not choose it by itself
+# What CTranslate2 does not choose by itself: AVX-512, and on AMD's processors Intel's library. The one that it
+# takes instead damages int8 on some of them.
+VARIANTS = {"AVX-512": {"CT2_FORCE_CPU_ISA": "AVX512"}, "MKL": {"CT2_USE_MKL": "1"}}
+VARIANTS["AVX-512 MKL"] = VARIANTS["AVX-512"] | VARIANTS["MKL"]
 ENGINES: dict[str, type[Engine]] = {OURS: Transduce, MARIAN: HuggingFace, CT2: CTranslate2}
+# What limits every engine to an instruction set
+ISAS = {
+    "avx2": {
+        "TRANSDUCE_ENGINE": "avx2",
+        "CT2_FORCE_CPU_ISA": "AVX2",
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2",
+    },
+}
 
 
-def names() -> list[str]:
-    """Return the engines with the precisions that this machine supports."""
+def names(isa: str | None) -> list[str]:
+    """Return the engines with the precisions and variants that this machine supports."""
     theirs = ctranslate2.get_supported_compute_types("cpu")
     found = [f"{OURS}, {precision}" for precision in ("float32", "int8", f"int8{FIRST}")]
-    found += [f"{MARIAN}, float32", f"{MARIAN}, bfloat16"]
-    for precision in ("float32", "int8", "bfloat16"):
+    found += [f"{MARIAN}, float32", *([] if isa else [f"{MARIAN}, bfloat16"])]
+    is_wide = cpu_reports("avx512f") and not isa
+    is_amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    variants = [
+        name for name in VARIANTS if (is_wide or "AVX-512" not in name) and (is_amd or "MKL" not in name)
+    ]
+    for precision in ("float32", "int8", *([] if isa else ["bfloat16"])):
         if precision in theirs:
-            found += [f"{CT2}, {precision}", f"{CT2}, {precision}{WIDE}"]
+            found += [f"{CT2}, {precision}", *(f"{CT2}, {precision}, {variant}" for variant in variants)]
     return found
 
 
@@ -348,7 +376,7 @@ class Runner:
 
     def __init__(self, name: str, folder: Path) -> None:
         command = [sys.executable, __file__, "--run", name, "--data", str(folder)]
-        environment = {**os.environ, **({"CT2_FORCE_CPU_ISA": "AVX512"} if name.endswith(WIDE) else {})}
+        environment = {**os.environ, **VARIANTS.get(name.rsplit(", ", maxsplit=1)[-1], {})}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
@@ -377,7 +405,7 @@ class Runner:
 
 def run(name: str, folder: Path) -> None:
     """Read one question per line and print one answer per line; the main function of such a process."""
-    engine_name, precision = name.removesuffix(WIDE).split(", ")
+    engine_name, precision = name.split(", ")[:2]
     avoid_broken_amx()
     engine, task = ENGINES[engine_name](folder, precision), Task.read(folder)
     print(json.dumps(engine.ways), flush=True)
@@ -462,7 +490,7 @@ class Section:
         self.sentences = {"1": max(1, count // 16), "32": max(2, count // 4), "sorted": count}
         model = artifact.load(folder)
         export_ctranslate2(model, folder / "ctranslate2", positions=1024)
-        self.names = names()
+        self.names = names(args.isa)
         try:
             marian_config(model.config, model.vocabulary)
         except ConfigError as error:
@@ -475,8 +503,8 @@ class Section:
         for runner in runners.values():
             runner.wait()
         ratios: dict[str, list[str]] = {batching: [] for batching in BATCHINGS}
+        self.leave_out(runners)
         for search, beam in BEAMS.items():
-            self.leave_out_slow_bfloat16(runners, beam)
             for batching in BATCHINGS:
                 tried, count = TRIED[:2] if self.args.quick else TRIED, self.sentences[batching]
                 asked = {
@@ -493,16 +521,28 @@ class Section:
             runner.stop()
         return [line for lines in ratios.values() for line in lines]
 
-    def leave_out_slow_bfloat16(self, runners: dict[str, Runner], beam: int) -> None:
-        """Leave out bfloat16 where the processor does not support it."""
-        few = self.sentences["32"]
-        for name in [name for name in runners if "bfloat16" in name]:
-            question = Question(beam, "32", min(8, few))
-            both = runners[name], runners[name.replace("bfloat16", "float32")]
-            slow, quick = (min(runner.ask(question).seconds for _ in range(2)) for runner in both)
-            if slow > TOO_SLOW * quick:
-                print(f"  {name} is left out: it is {slow / quick:.1f} times slower than float32", flush=True)
-                runners.pop(name).stop()
+    def leave_out(self, runners: dict[str, Runner]) -> None:
+        """Leave out what is damaged, bfloat16 without its instructions, and all but the fastest variants."""
+        question = Question(1, "32", min(32, self.sentences["32"]))
+        answers = {name: [runner.ask(question) for _ in range(2)] for name, runner in runners.items()}
+        seconds = {name: min(each.seconds for each in found) for name, found in answers.items()}
+        ours = answers[f"{OURS}, float32"][0].targets
+        reasons: dict[str, str] = {}
+        for name, found in answers.items():
+            if (equal := equal_targets(ours, found[0].targets)) < DAMAGED:
+                reasons[name] = f"only {equal:.0%} of its output is that of float32"
+        fastest: dict[str, str] = {}
+        for name in sorted(answers.keys() - reasons.keys(), key=lambda name: seconds[name]):
+            engine = ", ".join(name.split(", ")[:2])
+            if engine in fastest:
+                reasons[name] = f"{fastest[engine]} is faster"
+            fastest.setdefault(engine, name)
+            float32 = fastest.get(engine.replace("bfloat16", "float32"), name)
+            if "bfloat16" in engine and seconds[name] > TOO_SLOW * seconds[float32]:
+                reasons[name] = f"{seconds[name] / seconds[float32]:.1f} times slower than float32"
+        for name, reason in reasons.items():
+            print(f"  {name} is left out: {reason}", flush=True)
+            runners.pop(name).stop()
 
     def table(self, search: str, batching: str, speeds: dict[str, Speed], asked: dict[str, Question]) -> None:
         print(f"\n  {self.label}, {search}, {BATCHINGS[batching]}, {self.sentences[batching]} sentences")
@@ -532,7 +572,7 @@ class Section:
         ours = speeds[f"{OURS}, float32"]
         for name, speed in speeds.items():
             different = 1 - equal_share(ours, speed)
-            if name.endswith("float32") and different > 1 - EQUAL:
+            if ", float32" in name and different > 1 - EQUAL:
                 sys.exit(f"the output of {name} differs from ours in {different:.0%} of the sentences")
 
     def bleu(self, targets: list[Tokens]) -> float:
@@ -560,7 +600,12 @@ class Section:
 
 def equal_share(first: Speed, second: Speed) -> float:
     """Return the share of sentences with the same target."""
-    return statistics.mean(a == b for a, b in zip(first.last.targets, second.last.targets, strict=True))
+    return equal_targets(first.last.targets, second.last.targets)
+
+
+def equal_targets(first: list[Tokens], second: list[Tokens]) -> float:
+    """Return the share of equal targets."""
+    return statistics.mean(a == b for a, b in zip(first, second, strict=True))
 
 
 def label_of(trained: Path) -> str:
@@ -579,7 +624,8 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--model-folder", type=Path, help="use a trained model instead, such as RUN/best")
     parser.add_argument("--train-steps", type=int, help="first train small on Multi30k for this many steps")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--isa", choices=list(ISAS), help="limit all engines to an instruction set")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sentences", type=int, help="number of sentences; default 1,000, or 250 for base")
     parser.add_argument(
         "--quick", action="store_true", help="only check that the script works; the numbers mean nothing"
@@ -592,15 +638,32 @@ def parse() -> argparse.Namespace:
     return args
 
 
+def processor() -> str:
+    """Return the name of the processor, and the instruction sets that matter."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    name = next(
+        (line.partition(": ")[2] for line in lines if line.startswith("model name")), "unknown processor"
+    )
+    known = [
+        flag for flag in ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16") if cpu_reports(flag)
+    ]
+    return f"{name} ({', '.join(known)})"
+
+
 def main() -> None:
     args = parse()
     if args.run:
         run(args.run, args.data)
         return
+    if args.isa and os.environ.get("TRANSDUCE_ENGINE") != ISAS[args.isa]["TRANSDUCE_ENGINE"]:
+        # Libraries read their variables when they are loaded.
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ISAS[args.isa]})
     avoid_broken_amx()  # once for all processes
+    used = our_engine()
     print(
-        f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}, torch "
-        f"{torch.__version__}, transformers {transformers.__version__}, ctranslate2 {ctranslate2.__version__}"
+        f"{processor()}, {torch.get_num_threads()} threads; ours: {used.description if used else 'torch'}, "
+        f"torch {torch.__version__} ({torch.backends.cpu.get_cpu_capability()}), transformers "
+        f"{transformers.__version__}, ctranslate2 {ctranslate2.__version__}"
     )
     print(f"scores divided by |Y|^{ALPHA}; medians of {args.rounds} rounds", flush=True)
     ratios = []
