@@ -314,8 +314,8 @@ class CTranslate2(Engine):
 
 OURS, MARIAN, CT2 = "transduce", "Hugging Face", "CTranslate2"
 FIRST = " --stop first"  # as CTranslate2 stops; otherwise, the search is exact
-# What CTranslate2 does not choose by itself: AVX-512, and on AMD's processors Intel's library. The one that it
-# takes instead damages int8 on some of them.
+# What CTranslate2 does not choose by itself: AVX-512, and on AMD's processors Intel's library. The one that
+# it takes instead damages int8 on some of them.
 VARIANTS = {"AVX-512": {"CT2_FORCE_CPU_ISA": "AVX512"}, "MKL": {"CT2_USE_MKL": "1"}}
 VARIANTS["AVX-512 MKL"] = VARIANTS["AVX-512"] | VARIANTS["MKL"]
 ENGINES: dict[str, type[Engine]] = {OURS: Transduce, MARIAN: HuggingFace, CT2: CTranslate2}

@@ -15,17 +15,24 @@ from transduce.decoding.pieces import Piece
 from transduce.decoding.sampling import sample
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.trace import Trace
-from transduce.models.protocol import SequenceModel
+from transduce.models.protocol import SearchingModel, SequenceModel
 
 BATCH_TOKENS = 2048  # sentences × the longest
 BATCH_HYPOTHESES = 256  # sentences × the beam size; more do not stay in the caches
+RUNNING_BATCHES = 4  # as large as this many batches are those of a model that keeps its own batch full
 
 
-def batch_pieces(pieces: list[Piece], width: int) -> list[list[int]]:
+def batch_pieces(pieces: list[Piece], width: int, *, running: bool = False) -> list[list[int]]:
     """Return the numbers of the pieces of each batch; blank pieces, which are only ``eos``, are left out.
 
-    ``width`` is the number of hypotheses per piece.
+    ``width`` is the number of hypotheses per piece. With ``running``, batches are several times as large: a
+    model whose sentences join and leave takes them up one after the other.
     """
+    if running:
+        order = sorted(range(len(pieces)), key=lambda row: -len(pieces[row].ids))
+        longest_first = [row for row in order if len(pieces[row].ids) > 1]
+        size = max(1, RUNNING_BATCHES * BATCH_HYPOTHESES // width)
+        return [longest_first[begin : begin + size] for begin in range(0, len(longest_first), size)]
     # Each phrase widens the beam by one, so pieces with equally many phrases go together.
     lengths: defaultdict[int, dict[int, int]] = defaultdict(dict)
     for row, piece in enumerate(pieces):
@@ -37,6 +44,16 @@ def batch_pieces(pieces: list[Piece], width: int) -> list[list[int]]:
         for batch in batches_by_length(rows, BATCH_TOKENS):
             batches += [batch[begin : begin + size] for begin in range(0, len(batch), size)]
     return batches[::-1]  # the longest first, so that no worker is left with them at the end
+
+
+def keeps_batch_full(model: SequenceModel[Any, Any], pieces: list[Piece], settings: SearchSettings) -> bool:
+    """Return whether the model itself runs this search, with sentences that join and leave."""
+    return (
+        isinstance(model, SearchingModel)
+        and not (settings.sample or settings.coverage_penalty or settings.diverse_groups > 1)
+        and not settings.rules(model.vocabulary.eos, [piece.prefix for piece in pieces])
+        and not any(piece.phrases for piece in pieces)
+    )
 
 
 def pad_ids(rows: Sequence[Row | Sequence[int]], model: SequenceModel[Any, Any]) -> Tensor:

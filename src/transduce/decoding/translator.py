@@ -21,7 +21,7 @@ from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.glossary import Glossary
 from transduce.decoding.hypotheses import Hypothesis
 from transduce.decoding.pieces import LineSplitter, Piece, SplitLine
-from transduce.decoding.search import batch_pieces, pad_ids, search_pieces
+from transduce.decoding.search import batch_pieces, keeps_batch_full, pad_ids, search_pieces
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.trace import Trace
 from transduce.decoding.translation import Candidate, Translation, join_pieces
@@ -256,7 +256,8 @@ class Translator:
     ) -> list[Translation]:
         self._warn_of_long_lines(split_lines)
         pieces = [piece for line in split_lines for piece in line.pieces]
-        batches = batch_pieces(pieces, self.settings.width)
+        running = keeps_batch_full(self.model, pieces, self.settings)
+        batches = batch_pieces(pieces, self.settings.width, running=running)
         results = workers.map([[pieces[row] for row in rows] for rows in batches])
         hypotheses = {
             row: found
