@@ -19,6 +19,14 @@ from inside import run
         (["backtranslate", "model", "--top-p", "1.0"], "--top-p"),
         (["lm", "generate", "model", "--beam", "2", "--seed", "1"], "--seed"),
         (["lm", "generate", "model", "--length-penalty", "0.6"], "--length-penalty"),
+        (["translate", "model", "--diversity", "0.5"], "--diversity"),
+        (["evaluate", "--hypotheses", "a", "--reference", "b", "--beam", "4"], "--beam"),
+        (["train", "--pairs", "a", "--valid-pairs", "b", "--out", "c", "--hold-out", "0.02"], "--hold-out"),
+        (["train", "--pairs", "a", "--from", "b", "--out", "c", "--normalize", "nfc"], "--normalize"),
+        (
+            ["vision", "train", "--images", "a", "--valid", "b", "--out", "c", "--hold-out", "0.1"],
+            "--hold-out",
+        ),
     ],
 )
 def test_an_option_without_effect_is_refused_even_if_it_has_its_default_value(arguments, option):

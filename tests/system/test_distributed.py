@@ -2,10 +2,13 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -62,9 +65,9 @@ def train(text, out, *options, processes=1, dropout=0.0, extra="", model=TRANSFO
     return (launch or forked)(processes, *command)
 
 
-def train_with(setups, text, out, **options):
+def train_with(setups, text, out, *options, **settings):
     """Return how each of two processes has ended."""
-    return train(text, out, processes=2, launch=partial(end_in_ranks, setups=setups), **options)
+    return train(text, out, *options, processes=2, launch=partial(end_in_ranks, setups=setups), **settings)
 
 
 def forked(processes, *command):
@@ -195,6 +198,40 @@ def test_a_process_that_ends_ends_the_others_and_the_run_resumes(text, tmp_path,
     if exitcode == -signal.SIGKILL:
         train(text, tmp_path / "whole", processes=2, dropout=0.2, extra=extra)
         assert_same_bits(tmp_path / "whole", tmp_path / "run")
+
+
+@dataclass(frozen=True)
+class KilledByTheClock:
+    """Kill one process after some seconds, wherever it is then."""
+
+    rank: int
+    seconds: float
+
+    def __call__(self, rank):
+        if rank == self.rank:
+            timer = threading.Timer(self.seconds, os.kill, (os.getpid(), signal.SIGKILL))
+            timer.daemon = True
+            timer.start()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_processes_killed_at_any_time_end_the_same(text, tmp_path, seed):
+    generator, extra = random.Random(seed), "save_minutes = 1e-9\n" + FSDP * (seed % 2)
+    train(text, tmp_path / "whole", processes=2, dropout=0.2, extra=extra)
+    for _ in range(8):
+        killer = KilledByTheClock(generator.randrange(2), generator.uniform(0.05, 1.5))
+        ended = train_with([killer], text, tmp_path / "run", "--resume", dropout=0.2, extra=extra)
+        other = ended[1 - killer.rank]
+        assert "Traceback" not in other.stderr
+        if ended[killer.rank].exitcode == -signal.SIGKILL and other.exitcode != 0:
+            assert_ended_in_one_line(other)
+    train(text, tmp_path / "run", "--resume", processes=2, dropout=0.2, extra=extra)
+    assert_same_bits(tmp_path / "whole", tmp_path / "run")
+    one, two = (
+        {path.relative_to(run) for path in run.rglob("*")} for run in tmp_path.iterdir() if run.is_dir()
+    )
+    assert one == two
 
 
 def test_the_first_process_does_not_prepare_a_run_that_another_has_left(text, tmp_path):

@@ -4,23 +4,58 @@ Functions in Python see values only. On the command line an option counts as giv
 default.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from transduce.cli.errors import warn
 from transduce.errors import ConfigError
+
+Parameters = dict[str, Any]
+
+
+class Rule(NamedTuple):
+    """Options that have no effect in some cases."""
+
+    options: tuple[str, ...]
+    applies: Callable[[Parameters], object]  # whether this is such a case
+    reason: str  # follows "has no effect"
+
+
+_RULES = (
+    Rule(("diversity",), lambda p: p.get("diverse_groups") == 1, "without --diverse-groups"),
+    Rule(
+        ("hold_out",),
+        lambda p: p.get("valid") or p.get("valid_source") or p.get("valid_pairs"),
+        "with validation files",
+    ),
+    Rule(("normalize",), lambda p: p.get("from_model"), "with --from"),
+    Rule(
+        ("beam", "length_penalty", "precision", "device"),
+        lambda p: p.get("hypotheses") and not p.get("model") and not _is_folder(p.get("compare")),
+        "without a model",
+    ),
+)
+
+
+def _is_folder(path: Any) -> bool:
+    return path is not None and path.is_dir()
 
 
 def check_effects(context: Any) -> None:
     """Refuse options of a command that have no effect together with its other options."""
     parameters = context.params
     given = [name for name in parameters if context.get_parameter_source(name).name == "COMMANDLINE"]
+    for rule in _RULES:
+        for name in given:
+            if name in rule.options and rule.applies(parameters):
+                raise _no_effect(name, rule.reason)
     if "temperature" in parameters:
         _check_sampling(given, parameters)
     if parameters.get("resume") and (parameters["out"] / "run.toml").exists():
         _name_ignored(context, given)
 
 
-def _check_sampling(given: list[str], parameters: dict[str, Any]) -> None:
+def _check_sampling(given: list[str], parameters: Parameters) -> None:
     from transduce.decoding.settings import FOR_BEAM_SEARCH, FOR_SAMPLING
 
     with_option = "sample" in parameters  # otherwise texts are sampled unless --beam is given
@@ -28,12 +63,16 @@ def _check_sampling(given: list[str], parameters: dict[str, Any]) -> None:
     for name in given:
         if name not in (FOR_BEAM_SEARCH if samples else FOR_SAMPLING):
             continue
-        option = f"--{name.replace('_', '-')}"
         if with_option:
             reason = f"{'with' if samples else 'without'} --sample"
         else:
             reason = f"{'without' if samples else 'with'} --beam"
-        raise ConfigError(f"{option} has no effect {reason}", f"leave {option} out")
+        raise _no_effect(name, reason)
+
+
+def _no_effect(name: str, reason: str) -> ConfigError:
+    option = f"--{name.replace('_', '-')}"
+    return ConfigError(f"{option} has no effect {reason}", f"leave {option} out")
 
 
 def _name_ignored(context: Any, given: list[str]) -> None:
