@@ -29,6 +29,18 @@ def user_path(path: str | os.PathLike[str]) -> Path:
         ) from None
 
 
+def folder_path(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a model or run folder that a user gave; safetensors needs one in UTF-8."""
+    folder = user_path(path)
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"the name of the folder {folder} is not UTF-8", "rename it, or choose another"
+        ) from None
+    return folder
+
+
 def real_path(path: Path) -> Path:
     """Return an absolute path without symbolic links; a loop of links is a `ConfigError`."""
     try:

@@ -33,7 +33,7 @@ from transduce.config import RNNConfig, TransformerConfig, Vocabulary
 from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TokenizerPair
 from transduce.engine.precision import choose_device, to_precision
 from transduce.errors import ArtifactError, ConfigError, reason_of
-from transduce.files import hash_file, real_path, sync, user_path
+from transduce.files import folder_path, hash_file, real_path, sync, user_path
 from transduce.machine import avoid_broken_amx
 from transduce.models.bert import BERT
 from transduce.models.build import TextToText
@@ -67,7 +67,7 @@ def save(
         longest_source: Length in tokens of the longest source the model was trained on, if known.
 
     """
-    folder = user_path(folder)
+    folder = folder_path(folder)
     model = getattr(model, "_orig_mod", model)  # torch.compile wraps the model
     _check_shapes(model, folder)
     try:
@@ -113,7 +113,7 @@ def load(folder: str | Path, *, precision: Precision = "float32", device: str = 
     To translate, use `transduce.Translator`, which chooses the fastest device and precision by default.
     """
     avoid_broken_amx()  # must run before anything is computed
-    folder = user_path(folder)
+    folder = folder_path(folder)
     path = folder / WEIGHTS
     header = read_header(folder)
     try:
@@ -156,7 +156,7 @@ def load_text_to_text(folder: str | Path) -> TextToText:
 
 def load_tokenizer(folder: str | Path) -> TokenizerPair:
     """Load the tokenizer of a model folder."""
-    folder = user_path(folder)
+    folder = folder_path(folder)
     header = read_header(folder)
     vocabulary, model = header.vocabulary, header.model
     factors = model.source_factors if isinstance(model, TransformerConfig | RNNConfig) else []

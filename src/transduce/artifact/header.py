@@ -11,7 +11,7 @@ from pydantic import Field
 from transduce.artifact.weights import COPY_AGAIN, HEADER_KEY, WEIGHTS, read_metadata
 from transduce.config import ModelConfig, Settings, Vocabulary, validate
 from transduce.errors import ArtifactError, ConfigError
-from transduce.files import read_small, user_path
+from transduce.files import folder_path, read_small
 
 FORMAT = 2
 FIRST_HASHED_FORMAT = 2
@@ -42,7 +42,7 @@ class Header(Settings):
 
 def read_header(folder: str | Path) -> Header:
     """Read the header stored with the weights, with the changes that ``config.json`` may make to it."""
-    folder = user_path(folder)
+    folder = folder_path(folder)
     if not os.path.isdir(folder):  # noqa: PTH112 (pathlib raises an error if the name is too long)
         raise ArtifactError(f"{folder} is not a folder", f"give the folder that holds {CONFIG} and {WEIGHTS}")
     path = folder / CONFIG

@@ -48,7 +48,7 @@ def classify(
         elif format == "json":
             typer.echo(json.dumps(asdict(image), ensure_ascii=False))
         else:
-            classes = "\t".join(f"{each.label}\t{each.probability:.4f}" for each in image.classes)
-            typer.echo(f"{printable(str(image.file))}\t{classes}")
+            classes = (f"{printable(each.label)}\t{each.probability:.4f}" for each in image.classes)
+            typer.echo("\t".join([printable(str(image.file)), *classes]))
     if failed:
         raise typer.Exit(2)

@@ -19,13 +19,17 @@ else:
     import tomli as tomllib
 
 _LARGEST = 1 << 24  # bytes
+_MOST_DOTS = 10_000  # in a line: the time to parse a dotted key grows with the square of its parts
 
 
 def read_toml(path: str | Path) -> RunConfig:
     """Read a run file: the changes that its tables make to its ``preset``, or to ``base``."""
     path = Path(path)
     try:
-        data = tomllib.loads(read_small(path, _LARGEST).decode("utf-8-sig"))
+        text = read_small(path, _LARGEST).decode("utf-8-sig")
+        if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
+            raise ValueError("a line has thousands of dots")
+        data = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 at byte {error.start}", "save it as UTF-8") from error
     except (ValueError, RecursionError) as error:

@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from tokenize import TokenError  # NumPy may raise it for a damaged header
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -169,7 +170,16 @@ def _read_npz(path: Path) -> Images:
     try:
         with np.load(path, allow_pickle=False) as archive:
             parts = {name: archive[name] for name in ("images", "labels", "classes") if name in archive}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, MemoryError) as error:
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        KeyError,
+        zipfile.BadZipFile,
+        zlib.error,
+        MemoryError,
+        TokenError,
+    ) as error:
         raise DataError(f"{path} cannot be read: {error}", "write plain arrays with numpy.savez") from error
     for name in ("images", "labels"):
         if name not in parts:

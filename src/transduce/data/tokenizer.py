@@ -21,7 +21,7 @@ from transduce.data.bpe_dropout import BpeDropout
 from transduce.data.factors import NONE, FactorVocabulary, load_factors, save_factors
 from transduce.data.normalization import Normalization, form_of, normalize_text
 from transduce.data.rows import Rows
-from transduce.data.tokenizer_guard import check_growth, guarded, is_known
+from transduce.data.tokenizer_guard import check_character_maps, check_growth, guarded, is_known
 from transduce.data.wordpiece import MAX_TOKENS, wordpiece_from_text
 from transduce.data.words import WordCache
 from transduce.errors import DataError, reason_of, remedy_for
@@ -315,6 +315,7 @@ def load_side_tokenizer(path: str | Path) -> SideTokenizer:
     path = Path(path)
     try:
         text = io.TextIOWrapper(io.BytesIO(read_small(path, _MAX_FILE)), encoding="utf-8").read()
+        check_character_maps(text, str(path))
         with guarded(str(path), "is not a tokenizer", muted=True, remedy=_REMEDY):
             backend = wordpiece_from_text(text) if path.suffix == ".txt" else Backend.from_str(text)
     except OSError as error:

@@ -128,6 +128,30 @@ def is_known(backend: Backend) -> bool:
     return form_of(backend.normalizer) is not None and post_processor is None and steps in _KNOWN_STEPS
 
 
+def check_character_maps(text: str, name: str) -> None:
+    """Refuse a ``tokenizer.json`` whose character map states a size that it does not have.
+
+    The library would allocate that much memory and end the process.
+    """
+    try:
+        normalizer = json.loads(text)["normalizer"]
+        maps = list(_character_maps(normalizer))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return  # the library reports what is wrong
+    for characters in maps:
+        if len(characters) < 4 or int.from_bytes(characters[:4], "little") > len(characters) - 4:
+            raise DataError(f"{name} has a damaged precompiled_charsmap", "use another tokenizer")
+
+
+def _character_maps(step: Any) -> Iterator[bytes]:
+    """Yield the character maps of a normalizer: the size of a table, the table, and texts."""
+    if isinstance(step, dict):
+        if isinstance(step.get("precompiled_charsmap"), str):
+            yield base64.b64decode(step["precompiled_charsmap"], validate=False)
+        for part in step.get("normalizers") or ():
+            yield from _character_maps(part)
+
+
 def check_growth(backend: Backend, name: str) -> None:
     """Refuse a tokenizer whose steps can turn a short text into one that does not fit in memory."""
     encoding = _growth(_state(backend.normalizer)) * _growth(_state(backend.pre_tokenizer))

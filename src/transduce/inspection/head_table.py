@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from rich import box
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +19,7 @@ from transduce.errors import DataError
 from transduce.inspection.heads import Head, HeadReport, examine_heads
 from transduce.inspection.output_files import write
 from transduce.models.transformer import Transformer
+from transduce.terminal import with_bar
 
 LONGEST = 1024  # tokens of a text: its attention weights grow with their square
 BATCH_TOKENS = 2048  # sentences × the longest
@@ -33,9 +33,7 @@ def examine_files(
 ) -> HeadReport:
     """Examine every head over the first ``limit`` usable pairs of two files."""
     batches = read_batches(model, tokenizer, AlignedFiles(source, target), limit, messages.print)
-    with Progress(console=messages, transient=True) as progress:
-        task = progress.add_task("examining heads", total=len(batches))
-        return examine_heads(model, batches, lambda: progress.advance(task))
+    return examine_heads(model, with_bar(batches, "examining heads, batch", len(batches), messages))
 
 
 def read_batches(

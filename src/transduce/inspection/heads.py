@@ -1,7 +1,7 @@
 """Statistics of every attention head over a corpus, and the loss of the model without it."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -95,10 +95,8 @@ def head_positions(model: Transformer) -> list[HeadPosition]:
 
 
 @torch.no_grad()
-def examine_heads(
-    model: Transformer, batches: list[Batch], on_batch: Callable[[], object] | None = None
-) -> HeadReport:
-    """Examine every head over these batches; ``on_batch`` is called after each of them.
+def examine_heads(model: Transformer, batches: Iterable[Batch]) -> HeadReport:
+    """Examine every head over these batches.
 
     The model is not retrained without a head, and the losses of several heads do not add up.
     """
@@ -119,8 +117,6 @@ def examine_heads(
                     # The encoder's output does not depend on the decoder's heads.
                     used = model.encode(batch.source) if position.attention == "encoder" else memory
                     changes[position].append(sentence_losses(model, batch, used) - complete)
-            if on_batch:
-                on_batch()
     tokens = torch.cat(counts)
     heads = [_head(position, sums[position], torch.cat(changes[position]), tokens) for position in positions]
     total = float(tokens.sum())

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from transduce.config import RunConfig
 from transduce.data.normalization import DEFAULT, Normalization
-from transduce.files import user_path
+from transduce.files import folder_path
 from transduce.runs.defaults import user_choices
 from transduce.runs.inputs import File, Files
 from transduce.runs.session import Run, TrainingSession
@@ -420,7 +420,7 @@ def joined_session(
     with join_workers(device) as team:
         console = console or Console(quiet=not team.is_main)
         yield TrainingSession(
-            user_path(out),
+            folder_path(out),
             task,
             console,
             team,

@@ -12,7 +12,7 @@ from transduce import artifact
 from transduce.config import read_toml
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import CheckpointError, ConfigError
-from transduce.files import real_path, user_path
+from transduce.files import folder_path, real_path, user_path
 from transduce.models.protocol import Model
 from transduce.training import checkpoint
 from transduce.training.distributed import WorkerGroup, gather_full, load_parameters
@@ -37,7 +37,7 @@ def average_run(
     the run averages for its final model. Returns the steps that were averaged.
     Damaged checkpoints are refused.
     """
-    folder = user_path(folder)
+    folder = folder_path(folder)
     if not (folder / "run.toml").exists():
         raise CheckpointError(f"{folder} is not a run folder: it contains no run.toml", "give a run folder")
     config = read_toml(folder / "run.toml")

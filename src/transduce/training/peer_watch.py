@@ -58,6 +58,10 @@ def is_lost_connection(error: RuntimeError) -> bool:
     return bool(is_of_a_collective and _LOST_CONNECTION.search(message))
 
 
+class _InterruptedError(BaseException):
+    """Ends what the main thread is doing. No library takes it for an error of its own: it is no `Exception`."""
+
+
 class PeerWatch:
     """Watches the other processes of a run, in a thread, while a ``with`` block lasts.
 
@@ -96,6 +100,8 @@ class PeerWatch:
             connection.close()
         if self._can_interrupt:
             signal.signal(signal.SIGURG, self._previous or signal.SIG_DFL)
+        if kind is _InterruptedError:
+            raise lost_process() from None
 
     @contextmanager
     def delayed(self) -> Iterator[None]:
@@ -111,7 +117,7 @@ class PeerWatch:
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         is_failing = sys.exc_info()[0] is not None  # with a message of its own, which tells more
         if self.has_lost_a_process and not self._delays and not self._ended.is_set() and not is_failing:
-            raise lost_process()
+            raise _InterruptedError
 
     def _watch(self) -> None:
         with selectors.DefaultSelector() as selector:

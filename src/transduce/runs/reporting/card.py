@@ -10,6 +10,7 @@ import torch
 from transduce.config import ModelConfig, RNNConfig, TransformerConfig
 from transduce.data.prepared import Pairs
 from transduce.data.tokenizer import SideTokenizer
+from transduce.errors import printable
 from transduce.models.build import build
 from transduce.runs.reporting.record import SCORES, RunRecord, ValidationPoint
 from transduce.runs.scoring import SENTENCES
@@ -66,7 +67,7 @@ tags:
 def make_card(record: RunRecord, name: str) -> str:
     """Return the card of the run's model folder ``best`` or ``final``."""
     task, model = record.task, record.config.model
-    return _CARD.format(
+    text = _CARD.format(
         marker=MARKER,
         title=f"{record.name} ({name})",
         family=model.family,
@@ -81,6 +82,7 @@ def make_card(record: RunRecord, name: str) -> str:
         measured=_describe_validation(record, name),
         config=tomli_w.dumps(record.config.model_dump(exclude_none=True)),
     )
+    return "\n".join(map(printable, text.split("\n")))  # names of classes and folders may contain anything
 
 
 def _describe_factors(model: ModelConfig) -> str:
