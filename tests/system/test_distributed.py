@@ -201,6 +201,16 @@ def test_a_process_that_ends_ends_the_others_and_the_run_resumes(text, tmp_path,
 
 
 @dataclass(frozen=True)
+class JoinWithin:
+    """Shorten the time that processes wait for others that never come."""
+
+    seconds: float
+
+    def __call__(self, rank):
+        transduce.training.distributed.JOIN_TIMEOUT = timedelta(seconds=self.seconds)
+
+
+@dataclass(frozen=True)
 class KilledByTheClock:
     """Kill one process after some seconds, wherever it is then."""
 
@@ -221,16 +231,16 @@ def test_processes_killed_at_any_time_end_the_same(text, tmp_path, seed):
     train(text, tmp_path / "whole", processes=2, dropout=0.2, extra=extra)
     for _ in range(8):
         killer = KilledByTheClock(generator.randrange(2), generator.uniform(0.05, 1.5))
-        ended = train_with([killer], text, tmp_path / "run", "--resume", dropout=0.2, extra=extra)
+        setups = [JoinWithin(seconds=20), killer]
+        ended = train_with(setups, text, tmp_path / "run", "--resume", dropout=0.2, extra=extra)
         other = ended[1 - killer.rank]
         assert "Traceback" not in other.stderr
         if ended[killer.rank].exitcode == -signal.SIGKILL and other.exitcode != 0:
             assert_ended_in_one_line(other)
     train(text, tmp_path / "run", "--resume", processes=2, dropout=0.2, extra=extra)
     assert_same_bits(tmp_path / "whole", tmp_path / "run")
-    one, two = (
-        {path.relative_to(run) for path in run.rglob("*")} for run in tmp_path.iterdir() if run.is_dir()
-    )
+    runs = [tmp_path / name for name in ("whole", "run")]
+    one, two = ({path.relative_to(run) for path in run.rglob("*")} for run in runs)
     assert one == two
 
 
@@ -354,14 +364,10 @@ def test_all_processes_begin_with_the_weights_of_the_first(text, tmp_path):
     assert_same_bits(tmp_path / "usual", tmp_path / "run")
 
 
-def wait_for_a_second(rank):
-    transduce.training.distributed.JOIN_TIMEOUT = timedelta(seconds=1)
-
-
 @pytest.mark.parametrize("missing", [0, 1])
 def test_a_process_that_never_joins_is_reported(text, tmp_path, missing):
     fault = Fault(missing, "transduce.training.distributed:_find_others", "kill")
-    ended = train_with([wait_for_a_second, fault], text, tmp_path / "run")[1 - missing]
+    ended = train_with([JoinWithin(seconds=1), fault], text, tmp_path / "run")[1 - missing]
     assert ended.exitcode == 2
     (line,) = ended.stderr.splitlines()
     assert "WORLD_SIZE" in line

@@ -41,6 +41,19 @@ def test_a_connection_that_closes_interrupts_the_main_thread(ends):
         wait_until(lambda: False)
 
 
+def test_code_that_handles_errors_is_interrupted_too(ends):
+    own, other = ends
+    other.close()
+
+    def go_on():
+        while True:
+            with suppress(Exception):
+                wait_until(lambda: False)
+
+    with pytest.raises(TrainingError, match="another process"), PeerWatch([own]):
+        go_on()
+
+
 def test_a_process_that_says_goodbye_may_end(ends):
     own, other = ends
     with PeerWatch([own]) as watch:

@@ -59,7 +59,7 @@ def is_lost_connection(error: RuntimeError) -> bool:
 
 
 class _InterruptedError(BaseException):
-    """Ends what the main thread is doing. No library takes it for an error of its own: it is no `Exception`."""
+    """Ends what the main thread is doing; it is no `Exception`, which a library might catch and replace."""
 
 
 class PeerWatch:
