@@ -37,8 +37,18 @@ def wait_until(condition):
 def test_a_connection_that_closes_interrupts_the_main_thread(ends):
     own, other = ends
     other.close()
-    with pytest.raises(TrainingError, match="another process"), PeerWatch([own]):
+    with pytest.raises(TrainingError, match="another process"), explain_lost_process(), PeerWatch([own]):
         wait_until(lambda: False)
+
+
+def test_training_that_is_called_while_an_error_is_handled_is_interrupted_too(ends):
+    own, other = ends
+    other.close()
+    try:
+        raise LookupError
+    except LookupError:
+        with pytest.raises(TrainingError, match="another process"), explain_lost_process(), PeerWatch([own]):
+            wait_until(lambda: False)
 
 
 def test_code_that_handles_errors_is_interrupted_too(ends):
@@ -50,7 +60,7 @@ def test_code_that_handles_errors_is_interrupted_too(ends):
             with suppress(Exception):
                 wait_until(lambda: False)
 
-    with pytest.raises(TrainingError, match="another process"), PeerWatch([own]):
+    with pytest.raises(TrainingError, match="another process"), explain_lost_process(), PeerWatch([own]):
         go_on()
 
 

@@ -32,6 +32,10 @@ _LOST_CONNECTION = re.compile(
 )
 
 
+class _InterruptedError(BaseException):
+    """Ends what the main thread is doing; it is no `Exception`, which a library might catch and replace."""
+
+
 def lost_process() -> TrainingError:
     """Return the error of a process that cannot go on because another one has ended."""
     return TrainingError(
@@ -42,9 +46,11 @@ def lost_process() -> TrainingError:
 
 @contextmanager
 def explain_lost_process() -> Iterator[None]:
-    """Raise a `TrainingError` where gloo or NCCL report that the connection to another process is lost."""
+    """Raise a `TrainingError` where a `PeerWatch`, gloo or NCCL report that another process is lost."""
     try:
         yield
+    except _InterruptedError:
+        raise lost_process() from None
     except RuntimeError as error:
         if not is_lost_connection(error):
             raise
@@ -58,15 +64,12 @@ def is_lost_connection(error: RuntimeError) -> bool:
     return bool(is_of_a_collective and _LOST_CONNECTION.search(message))
 
 
-class _InterruptedError(BaseException):
-    """Ends what the main thread is doing; it is no `Exception`, which a library might catch and replace."""
-
-
 class PeerWatch:
     """Watches the other processes of a run, in a thread, while a ``with`` block lasts.
 
-    If one of them ends before it has left its own block, the main thread gets a `TrainingError`. A process
-    that cannot be interrupted, because it waits in a collective of NCCL, is ended after a while.
+    If one of them ends before it has left its own block, the main thread is interrupted by an exception,
+    which `explain_lost_process` turns into a `TrainingError`. A process that cannot be interrupted, because
+    it waits in a collective of NCCL, is ended after a while.
     """
 
     def __init__(self, connections: list[socket.socket]) -> None:
@@ -78,6 +81,7 @@ class PeerWatch:
         self._thread = threading.Thread(target=self._watch, name="peer-watch", daemon=True)
 
     def __enter__(self) -> "PeerWatch":
+        self._handled = sys.exc_info()[1]  # if training is called where an exception is handled
         self._can_interrupt = (
             hasattr(signal, "SIGURG") and threading.current_thread() is threading.main_thread()
         )
@@ -100,8 +104,6 @@ class PeerWatch:
             connection.close()
         if self._can_interrupt:
             signal.signal(signal.SIGURG, self._previous or signal.SIG_DFL)
-        if kind is _InterruptedError:
-            raise lost_process() from None
 
     @contextmanager
     def delayed(self) -> Iterator[None]:
@@ -115,7 +117,7 @@ class PeerWatch:
             raise lost_process()
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        is_failing = sys.exc_info()[0] is not None  # with a message of its own, which tells more
+        is_failing = sys.exc_info()[1] is not self._handled  # with a message of its own, which tells more
         if self.has_lost_a_process and not self._delays and not self._ended.is_set() and not is_failing:
             raise _InterruptedError
 
