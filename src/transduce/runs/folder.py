@@ -12,6 +12,9 @@ best/, final/      model folders
 =================  ============================================================================
 """
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from typing import Any
 from transduce import artifact
 from transduce.config import RunConfig, read_toml, write_toml
 from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TokenizerPair
-from transduce.errors import ConfigError, TrainingError
+from transduce.errors import ConfigError, TrainingError, TransduceError
 from transduce.files import MANIFEST, Damage, find_damage
 from transduce.models.build import build
 from transduce.models.protocol import Model
@@ -168,12 +171,29 @@ class RunFolder:
         present = [self.path / name for name in names if (self.path / name).exists()]
         return present + [path for path in (self.path / task.data_folder).rglob("*") if path.is_file()]
 
-    def require_intact(self, task: Task) -> None:
-        """Raise a `TrainingError` if the tokenizer or the data are not as they were prepared."""
+    @contextmanager
+    def verifying(self, task: Task) -> Iterator[None]:
+        """Compare the tokenizer and the data with their hashes while the block runs, in a thread.
+
+        At the end of the block, raise a `TrainingError` if they are not as they were prepared. It replaces an
+        error that the block raised, which may follow from the damage.
+        """
+        with ThreadPoolExecutor(1) as pool:
+            verification = pool.submit(self._find_damage, task)
+            try:
+                yield
+            except TransduceError:
+                self._require_intact(verification.result())
+                raise
+            self._require_intact(verification.result())
+
+    def _find_damage(self, task: Task) -> Damage | None:
         try:
-            damage = find_damage(self.path, self.prepared_files(task))
+            return find_damage(self.path, self.prepared_files(task))
         except FileNotFoundError:
-            damage = Damage(self.path / MANIFEST, "is missing")
+            return Damage(self.path / MANIFEST, "is missing")
+
+    def _require_intact(self, damage: Damage | None) -> None:
         if damage:
             raise TrainingError(
                 f"{damage.path} {damage.problem}",
@@ -183,7 +203,6 @@ class RunFolder:
     def open(self, task: Task) -> PreparedRun:
         """Open a prepared run; its model is as before the first step."""
         config = self.read_config(task)
-        self.require_intact(task)
         tokenizer = TokenizerPair.load(self.path) if task.has_tokenizer else None
         start = self.path / "start"
         vocabulary = tokenizer.vocabulary if tokenizer else None

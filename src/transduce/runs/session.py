@@ -4,7 +4,7 @@ import shlex
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -132,12 +132,15 @@ class TrainingSession:
             if steps and self._run is None and self.team.is_main:
                 self.folder.change_steps(self.task, steps)
             self.team.barrier()  # until the first process has written the prepared run
-            run, self._run = self._run or self.folder.open(self.task), None
-            if steps:
-                remedy = f"set a smaller warmup in {self.folder.path / RUN}"
-                warn_about_warmup(run.config.training, self.console, remedy)
-            with using_threads(run.config.training.threads):
-                finished = self._train(run)
+            with ExitStack() as verification:
+                if self._run is None:
+                    verification.enter_context(self.folder.verifying(self.task))
+                run, self._run = self._run or self.folder.open(self.task), None
+                if steps:
+                    remedy = f"set a smaller warmup in {self.folder.path / RUN}"
+                    warn_about_warmup(run.config.training, self.console, remedy)
+                with using_threads(run.config.training.threads):
+                    finished = self._train(run, verification)
         self._say_how_it_went(finished)
         return Run(self.folder.path, self.task, finished)
 
@@ -146,7 +149,8 @@ class TrainingSession:
         print_line(self.console, message)
 
     @explain_out_of_memory()
-    def _train(self, run: PreparedRun) -> bool:
+    def _train(self, run: PreparedRun, verification: ExitStack) -> bool:
+        """Train, once the ``verification`` of the data, which ends here, has found no damage."""
         keep_memory()
         training = run.config.training
         with ProgressDisplay(
@@ -154,6 +158,7 @@ class TrainingSession:
         ) as display:
             trainer = run.make_trainer(display, self.team)
             trainer.resume()
+            verification.close()
             if trainer.progress.finished:
                 display.on_message("the run is already finished; use --steps to train for more steps")
             with self._tracking(trainer), _stopping_after_the_step(trainer):
