@@ -216,7 +216,7 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
         raise DataError(f"cannot read {path}: {error}", "copy the file again") from error
     except MemoryError as error:
         raise DataError(f"{path} does not fit into memory", "give fewer images") from error
-    if len(data) < 4 or data[:3] != b"\x00\x00\x08":
+    if len(data) < 4 or data[:3] != b"\x00\x00\x08" or not 1 <= data[3] <= 4:
         raise DataError(f"{path} is not an idx file of bytes", f"give {_KINDS}")
     begin = 4 + 4 * data[3]
     shape = struct.unpack(f">{data[3]}I", data[4:begin]) if len(data) >= begin else (-1,)

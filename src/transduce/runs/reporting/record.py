@@ -9,7 +9,7 @@ from typing import Any
 from transduce.config import RunConfig, read_toml
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import TrainingError, reason_of
-from transduce.files import real_path, user_path
+from transduce.files import folder_path, real_path
 from transduce.models.perplexity import perplexity
 from transduce.runs.folder import RUN
 from transduce.runs.task import Data, Task, task_for
@@ -102,7 +102,7 @@ class RunRecord:
 
 def read_record(folder: str | Path) -> RunRecord:
     """Read the record of the run in ``folder``; a `TrainingError` if there is no run, or no metrics yet."""
-    folder = user_path(folder)
+    folder = folder_path(folder)
     if not (folder / RUN).exists():
         nearby = [other for other in (folder.parent, folder / "run") if (other / METRICS).exists()]
         remedy = f"did you mean {nearby[0]}?" if nearby else "use the --out folder of a training command"
