@@ -78,14 +78,13 @@ def delete(path: Path, _: random.Random) -> tuple[str, ...]:
 DAMAGES: tuple[Damage, ...] = (flip, truncate, append, replace, overwrite, empty, swap, delete)
 
 
-def forge_manifest(run: Path) -> None:
-    """Let the manifest of a run vouch for the files as they are."""
-    path = run / "manifest.json"
+def forge_manifest(run: Path, original: Path) -> None:
+    """Let the manifest of a run vouch for the files as they are now."""
     forged = {}
-    for name, digest in json.loads(path.read_text()).items():
+    for name, digest in json.loads((original / "manifest.json").read_text()).items():
         assert digest.startswith("blake2b:")
         forged[name] = f"blake2b:{hashlib.blake2b((run / name).read_bytes()).hexdigest()}"
-    path.write_text(json.dumps(forged))
+    (run / "manifest.json").write_text(json.dumps(forged))
 
 
 def forge_header(model: Path, change: Callable[[dict], None] = lambda header: None) -> None:

@@ -58,12 +58,12 @@ def is_data(file: Path) -> bool:
 
 def resume(name: str, run: Path, part: Path, names: tuple[str, ...], unharmed: dict[str, bytes]) -> list[str]:
     """Resume a run, a part of which is damaged or missing, and return what is wrong with how it ends."""
+    is_checkpoint, is_missing = part.parts[0] == "checkpoints", not (run / part).exists()
     done = invoke(*KINDS[name].resume(run))
-    is_checkpoint = part.parts[0] == "checkpoints"
     if is_checkpoint or part.name == "manifest.json":
         names = ()  # the other files are named that do not fit it, or the folder
     found = problems_of(done, codes=(2,) if is_data(part) else (0, 2), names=names)
-    told = is_checkpoint and ("damaged" in done.stdout + done.stderr or not (run / part).exists())
+    told = is_checkpoint and (is_missing or "damaged" in done.stdout + done.stderr)
     if done.returncode == 0 and part.name != "run.toml" and not told and weights_of(run) != unharmed:
         found.append(f"the result is another one: {done.stdout[-200:]}")
     return found
@@ -112,7 +112,7 @@ def test_damage_that_the_hashes_do_not_show_causes_no_traceback(place, tmp_path,
         for damage in damages:
             run = copy_folder(original, tmp_path / "run")
             damage(run / file, random.Random(f"{kind} {file} {seed}"))
-            forge_manifest(run)
+            forge_manifest(run, original)
             problems[f"{damage.__name__} {file}"] = problems_of(invoke(*KINDS[kind].resume(run)))
     assert_no_problem(problems)
 

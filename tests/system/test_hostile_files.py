@@ -34,7 +34,7 @@ LINES = [SLOW_LINE, "ab cd", "c d e f", "g h"] * 12
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    folder = make_place(tmp_path_factory.mktemp("place"))
+    folder = make_place(tmp_path_factory.mktemp("place"), ["pairs", "lm"])
     write_lines(folder / "lines", LINES)
     yield from keep_place(folder)
 
