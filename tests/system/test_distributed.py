@@ -254,18 +254,18 @@ def test_the_first_process_does_not_prepare_a_run_that_another_has_left(text, tm
 
 def save_after_the_loss(rank):
     """Let the first process begin to save, and go on when it has noticed that the other one is gone."""
-    real, enter, watches = checkpoint.save, PeerWatch.__enter__, []
+    real, start, watches = checkpoint.save, PeerWatch.start, []
 
-    def entered(watch):
+    def started(watch):
         watches.append(watch)
-        return enter(watch)
+        start(watch)
 
     def save(*arguments):
         while not watches[0].has_lost_a_process:
             time.sleep(0.01)
         return real(*arguments)
 
-    PeerWatch.__enter__, checkpoint.save = entered, save
+    PeerWatch.start, checkpoint.save = started, save
 
 
 def test_a_save_is_finished_although_another_process_has_ended(text, tmp_path):

@@ -13,7 +13,7 @@ from torch import distributed
 from ranks import PROCESSES
 from transduce.errors import TrainingError
 from transduce.training import peer_watch
-from transduce.training.peer_watch import PeerWatch, explain_lost_process, is_lost_connection
+from transduce.training.peer_watch import PeerWatch, explain_lost_process, is_lost_connection, watching
 
 LIMIT = 60  # seconds
 
@@ -37,7 +37,7 @@ def wait_until(condition):
 def test_a_connection_that_closes_interrupts_the_main_thread(ends):
     own, other = ends
     other.close()
-    with pytest.raises(TrainingError, match="another process"), explain_lost_process(), PeerWatch([own]):
+    with pytest.raises(TrainingError, match="another process"), explain_lost_process(), watching([own]):
         wait_until(lambda: False)
 
 
@@ -47,7 +47,7 @@ def test_training_that_is_called_while_an_error_is_handled_is_interrupted_too(en
     try:
         raise LookupError
     except LookupError:
-        with pytest.raises(TrainingError, match="another process"), explain_lost_process(), PeerWatch([own]):
+        with pytest.raises(TrainingError, match="another process"), explain_lost_process(), watching([own]):
             wait_until(lambda: False)
 
 
@@ -60,13 +60,13 @@ def test_code_that_handles_errors_is_interrupted_too(ends):
             with suppress(Exception):
                 wait_until(lambda: False)
 
-    with pytest.raises(TrainingError, match="another process"), explain_lost_process(), PeerWatch([own]):
+    with pytest.raises(TrainingError, match="another process"), explain_lost_process(), watching([own]):
         go_on()
 
 
 def test_a_process_that_says_goodbye_may_end(ends):
     own, other = ends
-    with PeerWatch([own]) as watch:
+    with watching([own]) as watch:
         other.sendall(b".")
         other.close()
         wait_until(lambda: not own.recv(1, socket.MSG_PEEK))
@@ -76,7 +76,7 @@ def test_a_process_that_says_goodbye_may_end(ends):
 @pytest.mark.parametrize("fails", [False, True])
 def test_goodbye_is_said_at_a_good_end_only(ends, fails):
     own, other = ends
-    with suppress(KeyError), PeerWatch([own]):
+    with suppress(KeyError), watching([own]):
         if fails:
             raise KeyError
     received = other.recv(1)
@@ -93,7 +93,7 @@ def test_a_loss_is_reported_at_the_end_of_a_save(ends):
             wait_until(lambda: watch.has_lost_a_process)
             saved.append(True)
 
-    with pytest.raises(TrainingError, match="another process"), PeerWatch([own]) as watch:
+    with pytest.raises(TrainingError, match="another process"), watching([own]) as watch:
         save(watch)
     assert saved
 
@@ -109,13 +109,29 @@ def test_an_error_of_the_process_itself_is_not_replaced(ends):
             wait_until(lambda: watch.has_lost_a_process)
             time.sleep(0.01)
 
-    with pytest.raises(LookupError), PeerWatch([own]) as watch:
+    with pytest.raises(LookupError), watching([own]) as watch:
         fail(watch)
+
+
+def test_a_watch_that_is_interrupted_while_it_starts_is_stopped(ends, monkeypatch):
+    """Its thread would end the process later."""
+    own, other = ends
+    other.close()
+    start = PeerWatch.start
+
+    def start_slowly(watch):
+        start(watch)
+        wait_until(lambda: False)
+
+    monkeypatch.setattr(PeerWatch, "start", start_slowly)
+    with pytest.raises(TrainingError, match="another process"), explain_lost_process(), watching([own]):
+        pytest.fail("the block has begun")
+    assert "peer-watch" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_everything_is_as_before_afterwards(ends):
     handler, threads = signal.getsignal(signal.SIGURG), threading.active_count()
-    with PeerWatch([ends[0]]):
+    with watching([ends[0]]):
         assert threading.active_count() == threads + 1
     assert (signal.getsignal(signal.SIGURG), threading.active_count()) == (handler, threads)
 
@@ -125,7 +141,7 @@ def wait_without_python(connection, path):
     peer_watch.UNWINDING_SECONDS = 0.1
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGURG})
     sys.stderr = path.open("w")
-    with PeerWatch([connection]):
+    with watching([connection]):
         time.sleep(LIMIT)
 
 

@@ -31,7 +31,7 @@ from transduce.nn.feed_forward import FeedForward
 from transduce.nn.multi_head_attention import EncoderDecoderAttention, MultiHeadAttention
 from transduce.nn.recurrent import Recurrent
 from transduce.training.objectives.objective import Indices
-from transduce.training.peer_watch import PeerWatch, connect_peers, explain_lost_process
+from transduce.training.peer_watch import PeerWatch, connect_peers, explain_lost_process, watching
 
 # The blocks that FSDP shards one by one, in every family: their weights are gathered while they compute.
 SHARDED_BLOCKS = (MultiHeadAttention, FeedForward, Recurrent)
@@ -160,8 +160,9 @@ def join_workers(device_name: str = "auto") -> Iterator[WorkerGroup]:
     succeeded = False
     _find_others(size, on_gpu)
     try:
-        with explain_lost_process(), connect_peers(distributed.get_rank(), size) as watch:
-            yield WorkerGroup(distributed.get_rank(), size, device, watch)
+        rank = distributed.get_rank()
+        with explain_lost_process(), watching(connect_peers(rank, size)) as watch:
+            yield WorkerGroup(rank, size, device, watch)
         succeeded = True
     finally:
         if succeeded or not on_gpu:  # NCCL would wait for collectives that will never be finished

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -26,6 +27,7 @@ from transduce.errors import TrainingError
 CONNECT_SECONDS = 20.0  # to connect at the start; a process without a connection is not watched
 UNWINDING_SECONDS = 30.0  # that a process has to end after another one has; then it is ended
 EXIT_CODE = 2
+_GREETING_SECONDS = 2.0  # within which a process that has connected sends the secret
 _GOODBYE, _WELCOME = b".", b"+"
 _LOST_CONNECTION = re.compile(
     r"connection (closed|reset|refused)|closed by peer|broken pipe|socket|timed? ?out|remote process", re.I
@@ -65,9 +67,9 @@ def is_lost_connection(error: RuntimeError) -> bool:
 
 
 class PeerWatch:
-    """Watches the other processes of a run, in a thread, while a ``with`` block lasts.
+    """Watches the other processes of a run, in a thread.
 
-    If one of them ends before it has left its own block, the main thread is interrupted by an exception,
+    If one of them ends before it has stopped its own watch, the main thread is interrupted by an exception,
     which `explain_lost_process` turns into a `TrainingError`. A process that cannot be interrupted, because
     it waits in a collective of NCCL, is ended after a while.
     """
@@ -79,30 +81,32 @@ class PeerWatch:
         self._ended = threading.Event()
         self._waker, self._wakes = socket.socketpair()
         self._thread = threading.Thread(target=self._watch, name="peer-watch", daemon=True)
-
-    def __enter__(self) -> "PeerWatch":
         self._handled = sys.exc_info()[1]  # if training is called where an exception is handled
         self._can_interrupt = (
             hasattr(signal, "SIGURG") and threading.current_thread() is threading.main_thread()
         )
+
+    def start(self) -> None:
+        """Begin to watch."""
         if self._can_interrupt:
             # By default this signal has no effect: it is harmless if anything else sends it.
             self._previous = signal.signal(signal.SIGURG, self._interrupt)
         self._thread.start()
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def stop(self, *, with_goodbye: bool = False) -> None:
+        """End the watch, unless it has ended; without a goodbye, the other processes take it for a loss."""
         self._ended.set()
         for connection in self._connections:
             with suppress(OSError):
-                if kind is None:
+                if with_goodbye:
                     connection.sendall(_GOODBYE)
                 connection.shutdown(socket.SHUT_RDWR)
         self._waker.close()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         for connection in (*self._connections, self._wakes):
             connection.close()
-        if self._can_interrupt:
+        if self._can_interrupt and signal.getsignal(signal.SIGURG) == self._interrupt:
             signal.signal(signal.SIGURG, self._previous or signal.SIG_DFL)
 
     @contextmanager
@@ -147,6 +151,18 @@ class PeerWatch:
             os._exit(EXIT_CODE)
 
 
+@contextmanager
+def watching(connections: list[socket.socket]) -> Iterator[PeerWatch]:
+    """Watch the processes at the other ends of connections, while a ``with`` block lasts."""
+    watch = PeerWatch(connections)
+    try:
+        watch.start()
+        yield watch
+        watch.stop(with_goodbye=True)
+    finally:  # also if the watch was interrupted by itself
+        watch.stop()
+
+
 def _has_said_goodbye(connection: socket.socket) -> bool:
     try:
         return connection.recv(1) == _GOODBYE
@@ -154,7 +170,7 @@ def _has_said_goodbye(connection: socket.socket) -> bool:
         return False
 
 
-def connect_peers(rank: int, size: int) -> PeerWatch:
+def connect_peers(rank: int, size: int) -> list[socket.socket]:
     """Connect every process with the first one; all of them must call this, after they have joined."""
     listener = _listen(size) if rank == 0 else None
     port = listener.getsockname()[1] if listener else 0
@@ -169,7 +185,7 @@ def connect_peers(rank: int, size: int) -> PeerWatch:
     for connection in connections:
         connection.settimeout(None)
         _notice_dead_machines(connection)
-    return PeerWatch(connections)
+    return connections
 
 
 def _listen(size: int) -> socket.socket | None:
@@ -180,13 +196,19 @@ def _listen(size: int) -> socket.socket | None:
 
 
 def _accept(listener: socket.socket, count: int, secret: bytes) -> list[socket.socket]:
-    listener.settimeout(CONNECT_SECONDS)
+    """Accept the connections of the other processes; a stranger's is closed and does not stop the others'."""
     connections: list[socket.socket] = []
-    with suppress(OSError):
-        while len(connections) < count:
+    deadline = time.monotonic() + CONNECT_SECONDS
+    while len(connections) < count and (left := deadline - time.monotonic()) > 0:
+        with suppress(OSError):
+            listener.settimeout(left)
             connection, _ = listener.accept()
-            connection.settimeout(CONNECT_SECONDS)
-            if connection.recv(len(secret), socket.MSG_WAITALL) == secret:
+            connection.settimeout(min(left, _GREETING_SECONDS))
+            try:
+                is_ours = connection.recv(len(secret), socket.MSG_WAITALL) == secret
+            except OSError:
+                is_ours = False
+            if is_ours:
                 connection.sendall(_WELCOME)
                 connections.append(connection)
             else:
