@@ -33,6 +33,11 @@ def test_an_error_is_one_line_without_control_characters():
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
+def test_names_are_shown_as_they_are():
+    error = TransduceError("no file 'a  b\u00a0c'", "check\u200f it")
+    assert str(error) == "no file 'a  b\u00a0c'; check\\u200f it"
+
+
 def test_lines_about_the_work_are_escaped_and_keep_their_line_feeds(capsys):
     print_line(Console(force_terminal=False), "one\ntwo\x1b[2J")
     assert capsys.readouterr().out == "one\ntwo\\x1b[2J\n"

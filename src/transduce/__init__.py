@@ -4,7 +4,6 @@ Importing this package is fast: torch is imported when a name that needs it is f
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
         train_language_model,
         train_masked_language_model,
     )
-
-__version__ = version("transduce")
 
 # The module of each public name. The imports above tell editors and type checkers the same.
 _MODULES = {
@@ -130,6 +127,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("transduce")
     if name not in _MODULES:
         raise AttributeError(f"module 'transduce' has no attribute {name!r}")
     value = getattr(import_module(f"transduce.{_MODULES[name]}"), name)

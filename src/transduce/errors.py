@@ -1,12 +1,17 @@
 """Errors that a user can correct: one line that says what is wrong, where, and what to do."""
 
 import errno
+import re
 
 # What a terminal would obey instead of showing it: control characters, and marks that reverse text.
 _ESCAPED = {
     code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-    for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+    for code in (
+        *(*range(0x20), *range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F),
+        *(*range(0x2028, 0x202F), *range(0x2066, 0x206A)),
+    )
 }
+_LINE_ENDS = re.compile(r"\s*[\r\n]\s*")
 _REMEDIES = {
     errno.ENOENT: "check the path",
     errno.EACCES: "check the permissions",
@@ -55,7 +60,7 @@ class TransduceError(Exception):
 
     def __init__(self, problem: str, remedy: str) -> None:
         # Messages of other libraries may be part of the problem, and may have several lines.
-        super().__init__(printable(" ".join(f"{problem}; {remedy}".split())))
+        super().__init__(printable(_LINE_ENDS.sub(" ", f"{problem}; {remedy}".strip())))
         self.problem = problem
         self.remedy = remedy
 

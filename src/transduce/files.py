@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from transduce.errors import ConfigError, DataError, reason_of
 
@@ -16,7 +16,7 @@ MANIFEST = "manifest.json"
 _ALGORITHM = "blake2b"
 _BLOCK = 1 << 20  # bytes that are hashed at once
 _LARGEST_MANIFEST = 1 << 24  # bytes
-_SMALL = 1 << 20  # bytes: a file that is hashed before a thread for it would have begun
+_SMALL = 1 << 20  # bytes: hashing such a file takes less time than starting a thread
 
 
 def user_path(path: str | os.PathLike[str]) -> Path:
@@ -51,14 +51,20 @@ def real_path(path: Path) -> Path:
         ) from error
 
 
-def read_small(path: Path, limit: int) -> bytes:
-    """Return the content of a file of at most ``limit`` bytes; a larger one, or a device, is a `DataError`.
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading; a device or a pipe, which may never end, is a `DataError`.
 
     An `OSError` is passed on.
     """
-    with path.open("rb") as file:
-        if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
-            raise DataError(f"{path} is a device, not a file", "give the path of a file")
+    mode = path.stat().st_mode  # before it is opened: opening a pipe waits for its writer
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a folder is an OSError that says so
+        raise DataError(f"{path} is a device or a pipe, not a file", "give the path of a file")
+    return path.open("rb")
+
+
+def read_small(path: Path, limit: int = 1 << 24) -> bytes:
+    """Return the content of a file of at most ``limit`` bytes; a larger one is a `DataError`."""
+    with open_regular(path) as file:
         data = file.read(limit + 1)
     if len(data) > limit:
         raise DataError(f"{path} has more than {limit:,} bytes", "give another file: this one is too large")
@@ -117,12 +123,13 @@ def write_manifest(folder: Path, files: Iterable[Path]) -> None:
     write_atomically(folder / MANIFEST, f"{json.dumps(hashes, indent=2)}\n".encode())
 
 
-def find_damage(folder: Path, files: Iterable[Path]) -> Damage | None:
-    """Compare ``files``, and all others that the manifest of ``folder`` lists, with their hashes.
+def find_damage(folder: Path, files: Iterable[Path], *, only: bool = False) -> Damage | None:
+    """Compare ``files`` and, unless ``only`` these, all others that the manifest of ``folder`` lists.
 
     Return the first file that is missing, not listed, or different from when the manifest was written. A
     missing manifest is a `FileNotFoundError`.
     """
+    files = list(files)
     path = folder / MANIFEST
     try:
         hashes = json.loads(read_small(path, _LARGEST_MANIFEST))
@@ -136,6 +143,9 @@ def find_damage(folder: Path, files: Iterable[Path]) -> Damage | None:
     for file in files:
         if file not in listed:
             return Damage(file, f"is not listed in {path}")
+    if only:
+        chosen = [(file, digest) for file, digest in zip(listed, digests, strict=True) if file in files]
+        listed, digests = [file for file, _ in chosen], [digest for _, digest in chosen]
     for file in listed:
         if not file.is_file():
             return Damage(file, "is missing")

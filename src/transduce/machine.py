@@ -86,10 +86,13 @@ def cpu_reports(feature: str) -> bool:
 
 
 def physical_memory() -> int | None:
-    """Return the size of the machine's memory in bytes, if it is known."""
+    """Return the size of the memory in bytes, of the machine or of the container, if it is known."""
+    sizes = []
     with suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return None
+        sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    with suppress(OSError, ValueError):  # ValueError: there is no limit ("max")
+        sizes.append(int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    return min(sizes, default=None)
 
 
 # Constants of malloc.h and mman.h

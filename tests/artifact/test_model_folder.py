@@ -1,5 +1,6 @@
 import copy
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -316,4 +317,12 @@ def test_a_tokenizer_stays_with_a_model_that_is_saved_again_without_it(tmp_path)
     assert artifact.load_tokenizer(tmp_path / "model").is_like(tokenizer)
     (tmp_path / "model" / "tokenizer.json").write_text("{}")
     with pytest.raises(ArtifactError, match=r"tokenizer\.json"):
+        artifact.load_tokenizer(tmp_path / "model")
+
+
+def test_a_tokenizer_that_was_not_saved_with_the_model_is_refused(tmp_path):
+    tokenizer = train_tokenizer(["a b c"], ["d e f"], kind="char", joint=False)
+    artifact.save(build(small_config(), tokenizer.vocabulary, seed=0), tmp_path / "model", tokenizer)
+    shutil.copy(tmp_path / "model" / "tokenizer.source.json", tmp_path / "model" / "tokenizer.json")
+    with pytest.raises(ArtifactError, match=r"tokenizer\.json was not saved with this model"):
         artifact.load_tokenizer(tmp_path / "model")

@@ -1,4 +1,5 @@
 import json
+import os
 import struct
 
 import pytest
@@ -10,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from builders import small_model
 from transduce import artifact
+from transduce.errors import TransduceError
 
 
 @pytest.mark.parametrize("kept", [0, 4, 100, 5000, -1])
@@ -116,3 +118,18 @@ def test_shared_matrices_are_stored_once_and_stay_shared(share, matrices, tmp_pa
     model = artifact.load(tmp_path / "model")
     used = {model.source_embedding.weight, model.target_embedding.weight, model.output.weight}
     assert len(used) == matrices
+
+
+def test_a_header_of_many_names_is_refused_at_once(folder):
+    header = ("{" + ",".join(f'"n{n % 200_000}":1' for n in range(200_001)) + "}").encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    assert "'n0' appears twice" in refused(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_pipe_in_a_model_folder_is_not_waited_for(folder, name):
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(TransduceError, match=f"{name} is a device or a pipe"):
+        artifact.load(folder)

@@ -393,3 +393,11 @@ def test_listing_images(folder, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no image"):
         list_images([tmp_path / "empty"])
+
+
+def test_an_archive_that_unpacks_to_far_more_than_its_size(tmp_path):
+    np.savez_compressed(
+        tmp_path / "x.npz", images=np.zeros((100_000, 32, 32), np.uint8), labels=np.zeros(100_000)
+    )
+    with pytest.raises(DataError, match="unpacks to"):
+        read_images(tmp_path / "x.npz")

@@ -86,7 +86,7 @@ def test_every_key_is_consumed(tmp_path):
     ("changes", "named"),
     [
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True"),
-        ({"activation_function": "silu"}, "activation_function = 'silu'"),
+        ({"activation_function": "mish"}, "activation_function = 'mish'"),
         ({"bos_token_id": 5, "eos_token_id": 6}, "bos_token_id 5 and eos_token_id 6"),
         ({"bos_token_id": 5, "eos_token_id": 6, "pad_token_id": 6}, "pad_token_id"),
     ],

@@ -92,6 +92,17 @@ def test_damaged_data_are_named_and_not_used(tmp_path, prepared, name, damage):
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("command", ["average", "report"])
+def test_a_damaged_tokenizer_of_a_run_is_not_passed_on(tmp_path, prepared, command):
+    folder = shutil.copytree(prepared, tmp_path / "run")
+    path = folder / "tokenizer.target.json"
+    path.write_text(path.read_text().replace('"a"', '"?"').replace('"b"', '"a"').replace('"?"', '"b"'))
+    done = run_command(command, folder, *(["--out", tmp_path / "model"] if command == "average" else []))
+    assert done.returncode == 2
+    assert str(path) in done.stderr
+    assert not (tmp_path / "model").exists()
+
+
 def test_data_are_checked_even_if_the_manifest_fits_them(tmp_path, prepared):
     folder = shutil.copytree(prepared, tmp_path / "run")
     path = folder / "data" / "train" / "target.uint16"

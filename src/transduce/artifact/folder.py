@@ -33,7 +33,7 @@ from transduce.config import RNNConfig, TransformerConfig, Vocabulary
 from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TokenizerPair
 from transduce.engine.precision import choose_device, to_precision
 from transduce.errors import ArtifactError, ConfigError, reason_of
-from transduce.files import folder_path, hash_file, real_path, sync, user_path
+from transduce.files import folder_path, hash_file, read_small, real_path, sync, user_path
 from transduce.machine import avoid_broken_amx
 from transduce.models.bert import BERT
 from transduce.models.build import TextToText
@@ -183,8 +183,12 @@ def load_tokenizer(folder: str | Path) -> TokenizerPair:
 
 def _require_intact(folder: Path, hashes: Mapping[str, str]) -> None:
     """Refuse a tokenizer whose files are not those that were saved with the model."""
-    for name in sorted(hashes.keys() & _TEXT_FILES):
+    for name in sorted(_TEXT_FILES):
         path = folder / name
+        if name not in hashes:
+            if hashes and path.exists():
+                raise ArtifactError(f"{path} was not saved with this model", "remove it")
+            continue
         if not path.is_file():
             raise ArtifactError(f"{path} is missing", COPY_AGAIN)
         if hash_file(path) != hashes[name]:
@@ -251,7 +255,7 @@ def _may_write(folder: Path) -> bool:
         return True
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
     if CONFIG in names:
-        return _is_ours((folder / CONFIG).read_bytes())
+        return _is_ours(read_small(folder / CONFIG))
     if WEIGHTS in names:  # a first save that was interrupted before it wrote config.json
         with suppress(ArtifactError):
             return bool(read_stored_header(folder / WEIGHTS))

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import struct
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+
+from transduce.files import open_regular
 
 _LARGEST_HEADER = 100_000_000  # bytes; the library has the same limit
 
@@ -58,7 +61,7 @@ def hash_tensors(tensors: Mapping[str, Tensor], text: str) -> str:
 
 def _require_unique_names(path: Path) -> None:
     """Refuse a header that names a tensor twice: the library would silently take the last one."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         prefix = file.read(8)
         size = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
         if size > _LARGEST_HEADER:
@@ -73,6 +76,6 @@ def _require_unique_names(path: Path) -> None:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{max(names, key=names.count)!r} appears twice")
+        (name, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"{name!r} appears twice")
     return table

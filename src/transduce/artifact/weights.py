@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transduce.artifact.tensors import hash_tensors, read_tensor_header, read_tensors
 from transduce.config import ModelConfig, Vocabulary
 from transduce.errors import ArtifactError, reason_of
+from transduce.files import open_regular
 from transduce.models.build import build_without_weights
 from transduce.models.protocol import Model
 
@@ -78,7 +79,7 @@ def read_weights(path: Path, expected: Shapes, *, hashed: bool) -> dict[str, Ten
 def _explained_errors(path: Path) -> Iterator[None]:
     """Raise an `ArtifactError` for whatever prevents this file from being read."""
     try:
-        with path.open("rb"):  # safetensors reports a file without read permission as missing
+        with open_regular(path):  # safetensors reports a file without read permission as missing
             yield
     except FileNotFoundError:
         raise ArtifactError(f"{path.parent} has no {WEIGHTS}", COPY_AGAIN) from None

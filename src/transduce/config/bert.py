@@ -19,7 +19,7 @@ class BERTConfig(Settings):
     dropout: shared.Dropout = 0.1
     attention_dropout: shared.AttentionDropout = 0.1
     activation_dropout: shared.ActivationDropout = 0.0
-    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = Field(
+    activation: Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu"] = Field(
         default="gelu", description="Activation of the feed-forward networks."
     )
     norm: shared.Norm = "post"

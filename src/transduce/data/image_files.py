@@ -8,14 +8,14 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from tokenize import TokenError  # NumPy may raise it for a damaged header
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from transduce.data.images import Images, Pixels
 from transduce.errors import DataError, DependencyError
-from transduce.files import user_path
+from transduce.files import open_regular, user_path
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm"}
 _GRAY = {"1", "L", "LA"}
 _MAX_CLASSES = 30_000  # without names; larger labels are taken for a mistake
+_LARGEST = 1 << 33  # bytes of an idx file or an archive, unpacked
+_LARGEST_SMALL, _LARGEST_RATIO = 1 << 26, 200  # bytes that any archive may have, and times its packed size
 _KINDS = "a folder with one folder of images per class, an idx file, or an .npz with images and labels"
 
 
@@ -165,9 +167,19 @@ def _as_channels(image: Pixels, channels: int, path: Path) -> Pixels:
     )
 
 
+def _check_sizes(path: Path) -> None:
+    """Refuse an archive that would unpack to far more than its own size."""
+    with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+        packed = sum(member.compress_size for member in archive.infolist())
+    if unpacked > _LARGEST or unpacked > _LARGEST_SMALL + _LARGEST_RATIO * packed:
+        raise DataError(f"{path} unpacks to {unpacked:,} bytes", "give an archive of images")
+
+
 def _read_npz(path: Path) -> Images:
     """Read ``images`` (n, height, width[, channels]), ``labels`` (n,) and optional ``classes``."""
     try:
+        _check_sizes(path)
         with np.load(path, allow_pickle=False) as archive:
             parts = {name: archive[name] for name in ("images", "labels", "classes") if name in archive}
     except (
@@ -206,12 +218,23 @@ def _read_idx_pair(path: Path) -> Images:
     return _checked(path, images, labels, None)
 
 
+def _read_up_to_limit(file: IO[bytes] | gzip.GzipFile, path: Path) -> bytes:
+    """Read a file piece by piece, because it may unpack to any size."""
+    pieces: list[bytes] = []
+    while piece := file.read(1 << 24):
+        pieces.append(piece)
+        if len(pieces) << 24 > _LARGEST:
+            raise DataError(f"{path} has more than {_LARGEST:,} bytes", "give fewer images")
+    return b"".join(pieces)
+
+
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     """Read an array of bytes in the idx format of MNIST, plain or gzip."""
     try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
+        with open_regular(path) as file:
+            is_gzip = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            data = _read_up_to_limit(gzip.GzipFile(fileobj=file) if is_gzip else file, path)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot read {path}: {error}", "copy the file again") from error
     except MemoryError as error:

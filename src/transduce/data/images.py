@@ -118,7 +118,7 @@ class Images:
         """Open what `save` wrote; pixels are read from disk when they are used."""
         try:
             pixels = np.load(folder / "pixels.npy", mmap_mode="r", allow_pickle=False)
-            labels = np.load(folder / "labels.npy", allow_pickle=False)
+            labels = np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False)
             classes = json.loads(read_small(folder / "classes.json", 1 << 24))
         except (OSError, ValueError, EOFError, RecursionError, TokenError) as error:
             raise DataError(f"{folder} is damaged: {error}", RESTORE) from error

@@ -21,6 +21,7 @@ from typing import Any
 
 from transduce import artifact
 from transduce.config import RunConfig, read_toml, write_toml
+from transduce.data.prepared_tokenizer import tokenizer_files
 from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TokenizerPair
 from transduce.errors import ConfigError, TrainingError, TransduceError
 from transduce.files import MANIFEST, Damage, find_damage
@@ -99,13 +100,19 @@ class RunFolder:
         """The model folder with the best validation."""
         return self.path / "best"
 
+    @property
+    def _start_anew(self) -> str:
+        """What to do with a run that cannot be resumed."""
+        begin = f", with --from {self.best}" if self.best.exists() else ""
+        return f"start a new run in another folder{begin}"
+
     def read_config(self, task: Task) -> RunConfig:
         """Return the configuration of the run; raise a `TrainingError` if it is a run of another task."""
         config = read_toml(self.path / RUN)
         if not {"model", "training"} <= config.model_fields_set:
             raise TrainingError(
                 f"{self.path / RUN} is damaged: it lacks [model] or [training]",
-                f"restore the file, or start a new run in another folder, with --from {self.best}",
+                f"restore the file, or {self._start_anew}",
             )
         command = task_for(config.model).command
         if command != task.command:
@@ -137,7 +144,7 @@ class RunFolder:
         if checkpoint.list_checkpoints(self.path / "checkpoints"):
             raise TrainingError(
                 f"{self.path / RUN} is missing, but {self.path} holds the rest of a run",
-                f"restore the file, or choose another --out, with --from {self.best}",
+                f"restore the file, or {self._start_anew}",
             )
         if others:
             raise TrainingError(
@@ -167,8 +174,7 @@ class RunFolder:
 
     def prepared_files(self, task: Task) -> list[Path]:
         """Return the files of the tokenizer and of the prepared data."""
-        names = (JOINT, SOURCE, TARGET, FACTORS) if task.has_tokenizer else ()
-        present = [self.path / name for name in names if (self.path / name).exists()]
+        present = tokenizer_files(self.path) if task.has_tokenizer else []
         return present + [path for path in (self.path / task.data_folder).rglob("*") if path.is_file()]
 
     @contextmanager
@@ -197,7 +203,7 @@ class RunFolder:
         if damage:
             raise TrainingError(
                 f"{damage.path} {damage.problem}",
-                f"restore the file, or start a new run in another folder, with --from {self.best}",
+                f"restore the file, or {self._start_anew}",
             )
 
     def open(self, task: Task) -> PreparedRun:

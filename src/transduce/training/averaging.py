@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from transduce import artifact
 from transduce.config import read_toml
+from transduce.data.prepared_tokenizer import load_prepared_tokenizer
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import CheckpointError, ConfigError
 from transduce.files import folder_path, real_path, user_path
@@ -50,7 +51,7 @@ def average_run(
         if not checkpoint.is_intact(path):
             raise CheckpointError(f"{path} is damaged", "choose other checkpoints of the run")
     has_tokenizer = config.model.family != "vit"
-    tokenizer = TokenizerPair.load(folder) if has_tokenizer else None
+    tokenizer = load_prepared_tokenizer(folder) if has_tokenizer else None
     vocabulary = tokenizer.vocabulary if tokenizer else None
     try:
         model = artifact.assemble(config.model, vocabulary, average_checkpoints(paths))

@@ -100,8 +100,7 @@ def load(path: Path) -> tuple[Snapshot, Progress]:
     except (OSError, ValueError, TypeError, RecursionError, SafetensorError) as error:
         # Its hashes fit, but it was not written by this version.
         raise CheckpointError(
-            f"{path} cannot be read: {error}",
-            f"remove it, or start a new run from {path.parents[1] / 'best'}",
+            f"{path} cannot be read: {error}", f"remove it, or {_start_anew(path.parents[1])}"
         ) from error
 
 
@@ -150,11 +149,14 @@ def newest_intact(folder: Path) -> Path | None:
         if is_intact(path):
             return path
     if checkpoints:
-        raise CheckpointError(
-            f"every checkpoint in {folder} is damaged",
-            f"start a new run from {folder.parent / 'best'} with --from",
-        )
+        raise CheckpointError(f"every checkpoint in {folder} is damaged", _start_anew(folder.parent))
     return None
+
+
+def _start_anew(run_folder: Path) -> str:
+    """Return what to do with a run that cannot be resumed."""
+    best = run_folder / "best"
+    return f"start a new run{f' with --from {best}' if best.exists() else ''}"
 
 
 def is_intact(path: Path) -> bool:

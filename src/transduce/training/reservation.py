@@ -1,4 +1,4 @@
-"""Disk space that a run reserves for its next checkpoint, so that a full disk never costs training steps."""
+"""Disk space that a run reserves for its next checkpoint, until it is written."""
 
 import errno
 import os

@@ -109,7 +109,6 @@ class Trainer:
                 self.checkpointer.reserve_space()
                 requests = self.step(batches)
                 if self._is_last_step() or self.progress.step % self.training.validate_every == 0:
-                    self.checkpointer.release_space()
                     self.validate()
                     self.save()
                 elif requests.stop or requests.save:
@@ -209,6 +208,7 @@ class Trainer:
         with averaged:
             validation = self._in_parts(self.validator.validate)
             if record_validation(progress, validation, training.validation_metric):
+                self.checkpointer.release_space()
                 self.writer.write("best", dict(self.model.named_parameters()))
         progress.finished, progress.planned_steps = self._is_last_step(), training.steps
         without_improvement = f"no improvement in {progress.validations_without_improvement} validations"

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import RunConfig, read_toml
+from transduce.data.prepared_tokenizer import load_prepared_tokenizer
 from transduce.data.tokenizer import TokenizerPair
-from transduce.errors import TrainingError, reason_of
-from transduce.files import folder_path, real_path
+from transduce.errors import DataError, TrainingError, reason_of
+from transduce.files import MANIFEST, folder_path, read_small, real_path
 from transduce.models.perplexity import perplexity
 from transduce.runs.folder import RUN
 from transduce.runs.task import Data, Task, task_for
@@ -18,6 +19,8 @@ from transduce.training.checkpoint import Progress
 
 METRICS = "metrics.jsonl"
 SCORES = {"bleu": "BLEU", "chrf": "chrF"}  # validation scores by their names in the configuration
+
+_LARGEST_METRICS = 1 << 30  # bytes
 
 
 @dataclass(frozen=True)
@@ -118,13 +121,18 @@ def read_record(folder: str | Path) -> RunRecord:
     return RunRecord(
         folder,
         config,
-        TokenizerPair.load(folder) if task.has_tokenizer else None,
+        _load_tokenizer(folder) if task.has_tokenizer else None,
         metrics,
         _read_progress(checkpoints),
         len(checkpoints),
         _open_data(task, folder, "train"),
         _open_data(task, folder, "valid"),
     )
+
+
+def _load_tokenizer(folder: Path) -> TokenizerPair:
+    """Load the tokenizer, verified unless the folder no longer holds its hashes."""
+    return (load_prepared_tokenizer if (folder / MANIFEST).exists() else TokenizerPair.load)(folder)
 
 
 def _open_data(task: Task, folder: Path, part: str) -> Data | None:
@@ -135,7 +143,7 @@ def _open_data(task: Task, folder: Path, part: str) -> Data | None:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Return the lines of ``metrics.jsonl``, without an incomplete last one, which a killed run leaves."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+        lines = read_small(path, _LARGEST_METRICS).decode("utf-8", errors="replace").split("\n")
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -159,8 +167,8 @@ def _read_progress(checkpoints: list[Path]) -> Progress | None:
     known = {field.name for field in fields(Progress)}
     for path in reversed(checkpoints):
         try:
-            state = json.loads((path / checkpoint.STATE).read_text(encoding="utf-8"))
+            state = json.loads(read_small(path / checkpoint.STATE))
             return Progress(**{name: value for name, value in state.items() if name in known})
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, DataError):
             continue
     return None

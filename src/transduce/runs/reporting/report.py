@@ -5,7 +5,7 @@ from pathlib import Path
 
 from transduce import artifact
 from transduce.errors import TrainingError, reason_of
-from transduce.files import write_atomically
+from transduce.files import read_small, write_atomically
 from transduce.runs.reporting.card import MARKER, make_card
 from transduce.runs.reporting.curves import draw_curves
 from transduce.runs.reporting.record import read_record
@@ -55,7 +55,7 @@ def write_report(folder: str | Path) -> Report:
 
 def _is_handwritten(card: Path) -> bool:
     try:
-        return MARKER.encode() not in card.read_bytes()
+        return MARKER.encode() not in read_small(card, 1 << 28)
     except FileNotFoundError:
         return False
     except OSError as error:
