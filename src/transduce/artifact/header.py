@@ -10,7 +10,7 @@ from pydantic import Field
 
 from transduce.artifact.weights import COPY_AGAIN, HEADER_KEY, WEIGHTS, read_metadata
 from transduce.config import ModelConfig, Settings, Vocabulary, validate
-from transduce.errors import ArtifactError, ConfigError
+from transduce.errors import ArtifactError, ConfigError, reason_of, remedy_for
 from transduce.files import folder_path, read_small
 
 FORMAT = 2
@@ -54,7 +54,9 @@ def read_header(folder: str | Path) -> Header:
         if (folder / WEIGHTS).exists() and not is_checkpoint:
             return read_stored_header(folder / WEIGHTS)
         raise _no_model(folder) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ArtifactError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
+    except UnicodeDecodeError as error:
         raise ArtifactError(f"cannot read {path}: {error}", COPY_AGAIN) from error
     stored = read_stored_header(folder / WEIGHTS)
     if readable.save != stored.save:  # a save that was interrupted after it wrote the weights

@@ -49,7 +49,9 @@ class Sequences:
     def check(self, vocabulary: int, lengths: range) -> None:
         """Raise a `DataError` if an id is not in the vocabulary, or the length of a sequence not allowed."""
         if len(self._ids) and (largest := int(self._ids.max())) >= vocabulary:
-            raise DataError(f"{self.path} is damaged: {largest} is no id below {vocabulary}", RESTORE)
+            raise DataError(
+                f"{self.path} is damaged: the id {largest} is outside the vocabulary of {vocabulary}", RESTORE
+            )
         found = self.lengths
         for length in (int(found.min()), int(found.max())) if len(found) else ():
             if length not in lengths:

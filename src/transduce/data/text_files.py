@@ -30,7 +30,7 @@ def limit_lines(max_bytes: int) -> None:
     """Set the largest size of a line in bytes, for all text that this process reads; 1,000,000 by default."""
     global _max_line_bytes  # noqa: PLW0603 (every reader of text obeys it)
     if max_bytes < 1:
-        raise DataError(f"the limit of a line is {max_bytes} bytes", "use a positive number")
+        raise DataError(f"lines are limited to {max_bytes} bytes", "set a limit of at least 1")
     _max_line_bytes = max_bytes
 
 

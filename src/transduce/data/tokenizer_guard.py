@@ -22,7 +22,7 @@ from tokenizers import Tokenizer as Backend
 from transduce.data.normalization import form_of
 from transduce.errors import DataError
 
-# How many times longer than a text what is made of it may be. Steps that repeat what they are given multiply.
+# How many times longer a tokenizer may make a text. The factors of successive steps multiply.
 _MAX_GROWTH = 1 << 16
 _MAY_BE_EMPTY = re.compile(r"[*?^$|(]|\{[0,]|\\[bBAzZGK]|^$")  # a regular expression that may match nothing
 _LONGEST_REASON = 200  # characters
