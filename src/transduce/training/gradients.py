@@ -22,7 +22,7 @@ class LossSums(NamedTuple):
 
 
 class StepSums(NamedTuple):
-    """Sums over the tokens of a step in all processes, and the numbers of processes that request something."""
+    """Sums over the tokens of a step in all processes, and how many processes request something."""
 
     loss: float
     nll: float
