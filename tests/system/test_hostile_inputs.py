@@ -20,13 +20,14 @@ from hostile_place import keep_place, make_place, run_form
 CONTROLS = "a\nb\x1b[31mred\x9b"
 NOT_UTF8 = os.fsdecode(b"\xff\xfe")
 DEVICES = ("/dev/full", "/dev/zero", "/dev/urandom", "/dev/stdin/x", "/proc/self/mem")
+NO_HOME = "~no-user-of-this-name/x"
 INPUTS = (
-    *("missing", "", "~no-such-user-transduce/x", "~", "~/missing", "hostile/loop", "hostile/loop/x", "x" * 300, "y" * 5000),
+    *("missing", "", NO_HOME, "~", "~/missing", "hostile/loop", "hostile/loop/x", "x" * 300, "y" * 5000),
     *("runs", "source/x", ".", "/", "hostile/dangling", "-", "--", "*", "%s", "{}", "file://source"),
     *(f"hostile/{CONTROLS}", f"hostile/{NOT_UTF8}", f"missing/{CONTROLS}", f"missing/{NOT_UTF8}"),
 )
 OUTPUTS = (
-    *("/dev/full", "", ".", "/", "~no-such-user-transduce/x", "hostile/loop", "hostile/loop/x", "x" * 300, "y" * 5000),
+    *("/dev/full", "", ".", "/", NO_HOME, "hostile/loop", "hostile/loop/x", "x" * 300, "y" * 5000),
     *("{out}/folder", "{out}/file/x", "{out}/missing/x", "/proc/self/x", "/proc/x", "/dev/full/x"),
     *(f"{{out}}/{CONTROLS}", f"{{out}}/{NOT_UTF8}", f"{{out}}/missing/{CONTROLS}"),
     *("{out}/beside/model.safetensors", "{out}/beside/config.json", "{out}/beside/tokenizer.json"),
