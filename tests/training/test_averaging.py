@@ -4,7 +4,9 @@ from small_trainer import TOKENIZER, damage, make_trainer
 
 from transduce import artifact
 from transduce.config import write_toml
+from transduce.data.prepared_tokenizer import tokenizer_files
 from transduce.errors import CheckpointError, ConfigError
+from transduce.files import write_manifest
 from transduce.training import checkpoint
 from transduce.training.averaging import average_run
 
@@ -71,6 +73,7 @@ def finished(tmp_path, pairs):
     run = make_trainer(tmp_path, pairs, steps=8, average=3, vocabulary=TOKENIZER.vocabulary)
     run.run()
     write_toml(run.config, run.folder / "run.toml")
+    write_manifest(run.folder, tokenizer_files(run.folder))
     TOKENIZER.save(run.folder)
     return run
 
