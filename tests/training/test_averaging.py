@@ -73,8 +73,8 @@ def finished(tmp_path, pairs):
     run = make_trainer(tmp_path, pairs, steps=8, average=3, vocabulary=TOKENIZER.vocabulary)
     run.run()
     write_toml(run.config, run.folder / "run.toml")
-    write_manifest(run.folder, tokenizer_files(run.folder))
     TOKENIZER.save(run.folder)
+    write_manifest(run.folder, tokenizer_files(run.folder))
     return run
 
 
