@@ -71,6 +71,12 @@ def read_small(path: Path, limit: int = 1 << 24) -> bytes:
     return data
 
 
+def require_own_file(path: Path) -> None:
+    """Refuse to write to a link, which may lead anywhere, and to a device or a pipe in place of a file."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise DataError(f"{path} is a link, or not a file", "remove it")
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that a killed process leaves either the old content or all of the new one.
 

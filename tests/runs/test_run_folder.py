@@ -2,6 +2,7 @@
 
 import inspect
 import io
+import os
 import shutil
 
 import pytest
@@ -321,3 +322,37 @@ def test_tensorboard_gets_the_history_of_a_run_that_began_without_it(tmp_path, f
     events = accumulators.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     assert [event.step for event in events.Scalars("valid/nll")] == [2, 4]
+
+
+@pytest.mark.parametrize(("key", "value"), [("heads = 4", "heads = 2"), ('"relu"', '"gelu"')])
+def test_the_model_of_a_run_cannot_be_edited_even_if_its_shapes_stay(tmp_path, prepared, key, value):
+    folder = shutil.copytree(prepared, tmp_path / "run")
+    text = (folder / "run.toml").read_text()
+    assert key in text
+    (folder / "run.toml").write_text(text.replace(key, value))
+    with pytest.raises(TrainingError, match=r"run\.toml says"):
+        transduce.train(folder, resume=True, steps=4, console=Console(quiet=True))
+
+
+def test_the_dropout_of_a_run_may_be_edited(tmp_path, prepared):
+    folder = shutil.copytree(prepared, tmp_path / "run")
+    text = (folder / "run.toml").read_text()
+    (folder / "run.toml").write_text(text.replace("\ndropout = 0.0", "\ndropout = 0.1"))
+    assert transduce.train(folder, resume=True, steps=4, console=Console(quiet=True)).finished
+
+
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl"])
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_a_run_writes_to_is_no_link_and_no_pipe(tmp_path, prepared, name, kind):
+    folder = shutil.copytree(prepared, tmp_path / "run")
+    (tmp_path / "precious").write_text("precious\n" * 100)
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(tmp_path / "precious") if kind == "link" else os.mkfifo(folder / name)
+    with pytest.raises(DataError, match=name.replace(".", r"\.")):
+        transduce.train(folder, resume=True, steps=4, console=Console(quiet=True))
+    assert (tmp_path / "precious").read_text() == "precious\n" * 100
+
+
+def test_checkpoints_have_the_permissions_that_the_umask_asks_for(prepared):
+    modes = {path.stat().st_mode for path in prepared.glob("checkpoints/step-*/*")}
+    assert modes == {(prepared / "run.toml").stat().st_mode}

@@ -64,6 +64,8 @@ def problems_with(where: Place, value: str, place, out, *, apart=False, codes=(0
 @pytest.mark.parametrize("part", thin_out(range(12), 12))
 def test_a_hostile_name_of_an_input(place, tmp_path, where, part):
     values = INPUTS[(part + FILE_PLACES.index(where)) % 12 :: 12]
+    if str(where) == "vision classify IMAGE":  # every file of a folder that is no image has a line of its own
+        values = [value for value in values if value not in ("", ".", "/", "~", "runs")]
     assert_no_problem(
         {repr(value[:60]): problems_with(where, value, place, tmp_path / "out") for value in values}
     )
@@ -133,7 +135,7 @@ def test_a_hostile_run_file(place, tmp_path, where, name):
 )
 def test_hostile_images(place, tmp_path, where, name):
     if not name and where.option == "IMAGE":
-        pytest.skip("every file of a folder that cannot be classified has a line of its own")
+        pytest.skip("every file of a folder that is no image has a line of its own")
     assert problems_with(where, f"hostile/images/{name}", place, tmp_path / "out", apart=True) == []
 
 

@@ -4,7 +4,8 @@
 run.toml           the complete configuration; written last, so that it marks a prepared run
 tokenizer*.json    the tokenizer of a run on text
 data/ or text/     the prepared training and validation data
-manifest.json      hashes of tokenizer and data, by which damage is found before training
+model.json         the [model] of run.toml as it was prepared: later edits may change dropout only
+manifest.json      hashes of tokenizer, data and model.json, by which damage is found before training
 start/             the model that training starts from, if one was given
 checkpoints/       what is needed to resume
 metrics.jsonl      the metrics of training and validation
@@ -12,6 +13,7 @@ best/, final/      model folders
 =================  ============================================================================
 """
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from transduce import artifact
-from transduce.config import RunConfig, read_toml, write_toml
+from transduce.config import ModelConfig, RunConfig, read_toml, write_toml
 from transduce.data.prepared_tokenizer import tokenizer_files
 from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TokenizerPair
 from transduce.errors import ConfigError, TrainingError, TransduceError
-from transduce.files import MANIFEST, Damage, find_damage
+from transduce.files import MANIFEST, Damage, find_damage, read_small
 from transduce.models.build import build
 from transduce.models.protocol import Model
 from transduce.runs.lock import LOCK
@@ -38,6 +40,7 @@ from transduce.training.trainer import Trainer
 from transduce.training.validation import ValidationScorer
 
 RUN = "run.toml"
+MODEL = "model.json"
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise TrainingError(f"{self.path} is a file", "choose another --out")
         ours = {task.data_folder, "start", JOINT, SOURCE, TARGET, FACTORS}
-        ours |= {f".{RUN}.new", LOCK, MANIFEST, f".{MANIFEST}.new"}
+        ours |= {f".{RUN}.new", LOCK, MODEL, MANIFEST, f".{MANIFEST}.new"}
         others = {path.name for path in self.path.iterdir()} - ours if self.path.exists() else set()
         if checkpoint.list_checkpoints(self.path / "checkpoints"):
             raise TrainingError(
@@ -173,8 +176,9 @@ class RunFolder:
         write_toml(config.model_copy(update={"training": training}), self.path / RUN)
 
     def prepared_files(self, task: Task) -> list[Path]:
-        """Return the files of the tokenizer and of the prepared data."""
+        """Return the files of the tokenizer, of the prepared data, and the record of the model."""
         present = tokenizer_files(self.path) if task.has_tokenizer else []
+        present += [self.path / MODEL] if (self.path / MODEL).exists() else []
         return present + [path for path in (self.path / task.data_folder).rglob("*") if path.is_file()]
 
     @contextmanager
@@ -206,9 +210,31 @@ class RunFolder:
                 f"restore the file, or {self._start_anew}",
             )
 
+    def record_model(self, model: ModelConfig) -> None:
+        """Write down the model as it is prepared."""
+        (self.path / MODEL).write_text(f"{model.model_dump_json(indent=2)}\n", encoding="utf-8")
+
+    def require_same_model(self, model: ModelConfig) -> None:
+        """Raise a `TrainingError` if the model in run.toml is not the prepared one, apart from dropout."""
+        try:
+            prepared = json.loads(read_small(self.path / MODEL))
+        except (OSError, ValueError, RecursionError) as error:
+            raise TrainingError(
+                f"cannot read {self.path / MODEL}: {error}", f"restore the file, or {self._start_anew}"
+            ) from error
+        now = json.loads(model.model_dump_json())
+        for key in (now.keys() | prepared.keys()) - artifact.EDITABLE:
+            if now.get(key) != prepared.get(key):
+                raise TrainingError(
+                    f"{self.path / RUN} says {key} = {now.get(key)!r}, but the run was prepared with "
+                    f"{prepared.get(key)!r}",
+                    "undo the edit, or start a new run in another folder",
+                )
+
     def open(self, task: Task) -> PreparedRun:
         """Open a prepared run; its model is as before the first step."""
         config = self.read_config(task)
+        self.require_same_model(config.model)
         tokenizer = TokenizerPair.load(self.path) if task.has_tokenizer else None
         start = self.path / "start"
         vocabulary = tokenizer.vocabulary if tokenizer else None

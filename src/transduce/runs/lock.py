@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from transduce.errors import TrainingError, reason_of
+from transduce.files import require_own_file
 
 LOCK = ".lock"
 
@@ -25,7 +26,8 @@ def locked(folder: Path) -> Iterator[None]:
     is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK).open("w")
+        require_own_file(folder / LOCK)
+        file = (folder / LOCK).open("a")  # its content does not matter, and is kept
     except OSError as error:
         raise TrainingError(f"cannot write {folder}: {reason_of(error)}", "choose another --out") from error
     with file:

@@ -72,6 +72,10 @@ def save(folder: Path, snapshot: Snapshot, progress: Progress) -> Path:
         if snapshot.average:
             save_file(snapshot.average, temporary / AVERAGE)
         (temporary / STATE).write_text(json.dumps(asdict(progress), indent=2) + "\n", encoding="utf-8")
+        for (
+            file
+        ) in temporary.iterdir():  # safetensors makes files for their owner only; the umask should decide
+            file.chmod((temporary / STATE).stat().st_mode)
         write_manifest(temporary, [*temporary.iterdir()])
         for file in (*temporary.iterdir(), temporary):
             sync(file)

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 from transduce.errors import TrainingError, reason_of
-from transduce.files import sync
+from transduce.files import require_own_file, sync
 from transduce.training.checkpoint import Progress
 
 FILE = "metrics.jsonl"
@@ -21,6 +21,7 @@ class MetricsLog:
         """Write one line; values that are not finite become null."""
         finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         line = {"step": progress.step, "epoch": progress.epoch, **finite}
+        require_own_file(self.path)
         try:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
@@ -39,6 +40,7 @@ class MetricsLog:
 
     def truncate(self, size: int) -> None:
         """Remove what was logged after the checkpoint that a run resumes from."""
+        require_own_file(self.path)
         if self.path.exists():
             with self.path.open("r+b") as file:
                 file.truncate(min(self.path.stat().st_size, size))
