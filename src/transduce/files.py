@@ -154,7 +154,7 @@ def find_damage(folder: Path, files: Iterable[Path], *, only: bool = False) -> D
         listed, digests = [file for file, _ in chosen], [digest for _, digest in chosen]
     for file in listed:
         if not file.is_file():
-            return Damage(file, "is missing")
+            return Damage(file, "is missing, or not a file")
     try:
         found = _hash_all(listed, [algorithm for algorithm, _ in digests])
     except OSError as error:

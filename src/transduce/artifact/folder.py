@@ -190,7 +190,7 @@ def _require_intact(folder: Path, hashes: Mapping[str, str]) -> None:
                 raise ArtifactError(f"{path} was not saved with this model", "remove it")
             continue
         if not path.is_file():
-            raise ArtifactError(f"{path} is missing", COPY_AGAIN)
+            raise ArtifactError(f"{path} is missing, or not a file", COPY_AGAIN)
         if hash_file(path) != hashes[name]:
             raise ArtifactError(f"{path} is damaged: its content does not have the stored hash", COPY_AGAIN)
 

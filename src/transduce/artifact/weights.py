@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from transduce.artifact.tensors import hash_tensors, read_tensor_header, read_tensors
 from transduce.config import ModelConfig, Vocabulary
-from transduce.errors import ArtifactError, reason_of
+from transduce.errors import ArtifactError, reason_of, remedy_for
 from transduce.files import open_regular
 from transduce.models.build import build_without_weights
 from transduce.models.protocol import Model
@@ -85,7 +85,7 @@ def _explained_errors(path: Path) -> Iterator[None]:
         raise ArtifactError(f"{path.parent} has no {WEIGHTS}", COPY_AGAIN) from None
     except OSError as error:
         raise ArtifactError(
-            f"cannot read {path}: {reason_of(error)}", "check the permissions of the file"
+            f"cannot read {path}: {reason_of(error)}", remedy_for(error)
         ) from error
     except SafetensorError as error:
         raise ArtifactError(f"{path} is damaged: {error}", COPY_AGAIN) from error
