@@ -84,9 +84,7 @@ def _explained_errors(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise ArtifactError(f"{path.parent} has no {WEIGHTS}", COPY_AGAIN) from None
     except OSError as error:
-        raise ArtifactError(
-            f"cannot read {path}: {reason_of(error)}", remedy_for(error)
-        ) from error
+        raise ArtifactError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
     except SafetensorError as error:
         raise ArtifactError(f"{path} is damaged: {error}", COPY_AGAIN) from error
 
