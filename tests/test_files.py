@@ -132,12 +132,14 @@ def test_hashes_of_older_manifests_are_sha256(folder):
     assert find_damage(folder, []).path == folder / "tokens"
 
 
-def test_large_files_are_hashed_in_threads_with_the_same_result(tmp_path):
+@pytest.mark.parametrize("fast", [False, True])
+def test_large_files_are_hashed_in_threads_with_the_same_result(tmp_path, fast):
     paths = [tmp_path / name for name in "abc"]
     for number, path in enumerate(paths):
         path.write_bytes(bytes([number]) * ((1 << 20) + number))
-    write_manifest(tmp_path, paths)
+    write_manifest(tmp_path, paths, fast=fast)
     assert find_damage(tmp_path, paths) is None
+    assert ("crc32" in (tmp_path / MANIFEST).read_text()) == fast
     with paths[1].open("r+b") as file:
         file.seek(1 << 19)
         file.write(b"x")

@@ -27,11 +27,9 @@ SECONDS = 60  # after which a command counts as endless
 MEMORY = 3 << 30  # bytes of addresses, on top of what a process has that has imported torch
 # Forked from a server that has imported everything once, as in ranks.py
 PROCESSES = multiprocessing.get_context("forkserver")
+_MODULES = (module.name for module in pkgutil.walk_packages(transduce.__path__, "transduce."))
 PROCESSES.set_forkserver_preload(
-    [
-        *("training_process", "ranks", "torch._dynamo"),
-        *(module.name for module in pkgutil.walk_packages(transduce.__path__, "transduce.")),
-    ]
+    ["training_process", "ranks", "torch._dynamo", *(name for name in _MODULES if "__main__" not in name)]
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _USAGE = re.compile(r"\(see: transduce[a-z ]* --help\)$")

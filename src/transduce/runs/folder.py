@@ -25,7 +25,7 @@ from transduce import artifact
 from transduce.config import ModelConfig, RunConfig, read_toml, write_toml
 from transduce.data.prepared_tokenizer import tokenizer_files
 from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TokenizerPair
-from transduce.errors import ConfigError, TrainingError, TransduceError
+from transduce.errors import ConfigError, TrainingError, TransduceError, reason_of
 from transduce.files import MANIFEST, Damage, find_damage, read_small
 from transduce.models.build import build
 from transduce.models.protocol import Model
@@ -219,8 +219,9 @@ class RunFolder:
         try:
             prepared = json.loads(read_small(self.path / MODEL))
         except (OSError, ValueError, RecursionError) as error:
+            reason = reason_of(error) if isinstance(error, OSError) else str(error)
             raise TrainingError(
-                f"cannot read {self.path / MODEL}: {error}", f"restore the file, or {self._start_anew}"
+                f"cannot read {self.path / MODEL}: {reason}", f"restore the file, or {self._start_anew}"
             ) from error
         now = json.loads(model.model_dump_json())
         for key in (now.keys() | prepared.keys()) - artifact.EDITABLE:

@@ -64,7 +64,7 @@ def prepare(
         training = autotune(run, defaults, choices, team, console)
         run = replace(run, config=RunConfig(model=model_config, training=training))
         RunFolder(folder).record_model(model_config)
-        write_manifest(folder, RunFolder(folder).prepared_files(task))
+        write_manifest(folder, RunFolder(folder).prepared_files(task), fast=True)
         write_toml(run.config, folder / RUN)
     print_line(console, inputs.summary(train, valid, tokenizer))
     shorter = max(1, training.steps // 10)
