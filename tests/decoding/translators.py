@@ -9,7 +9,7 @@ from transduce.models.build import build
 TOKENIZER = train_tokenizer(["the quick brown fox"], ["jumps over the lazy dog"], kind="char")
 LINES = ["the fox", "", "a dog jumps over", "  ", "lazy", "the quick brown fox jumps over the lazy dog"]
 SHORT_MODEL = {"positions": "learned", "max_length": 8}
-_OTHERS = ("glossary", "prefix", "alignments", "on_warning")
+_OTHERS = ("glossary", "prefix", "shortlist", "alignments", "on_warning")
 
 
 def small_translator(*, model=None, **changes):

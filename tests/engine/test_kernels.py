@@ -55,7 +55,19 @@ def test_products_in_float32(engine, seed, rows, d_in, d_out, threads):
 
 
 @every_engine
-@pytest.mark.parametrize("kind", ["int8", "float32"])
+@given(seed=SEEDS, rows=st.integers(1, 40), d_in=WIDTHS, d_out=st.integers(1, 150), threads=st.integers(1, 5))
+def test_products_in_bfloat16(engine, seed, rows, d_in, d_out, threads):
+    """Inputs and weights are rounded as torch rounds them; sums are in float32."""
+    torch.manual_seed(seed)
+    x, weight, bias = torch.randn(rows, d_in), torch.randn(d_out, d_in), torch.randn(d_out)
+    with shared_by(threads):
+        found = PackedLinear(weight, bias, "bfloat16", engine)(x)
+    expected = F.linear(x.bfloat16().double(), weight.bfloat16().double(), bias.double()).float()
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@every_engine
+@pytest.mark.parametrize("kind", ["int8", "float32", "bfloat16"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_others_in_a_batch_change_nothing(engine, kind, threads):
     packed, x = PackedLinear(torch.randn(150, 32), None, kind, engine), torch.randn(113, 32)
@@ -129,7 +141,7 @@ def test_attention_with_extreme_scores(engine):
 def test_nan_and_infinity_are_not_hidden(engine, bad):
     x, weight = torch.randn(3, 16), torch.randn(5, 16)
     x[1, 4] = bad
-    for kind in ("int8", "float32"):
+    for kind in ("int8", "float32", "bfloat16"):
         found = PackedLinear(weight, None, kind, engine)(x)
         assert found.isfinite().all(dim=1).tolist() == [True, False, True]
     query, key, value = (torch.randn(3, 16) for _ in range(3))
@@ -229,7 +241,7 @@ def test_unsuitable_arguments_are_refused(engine):
 
 
 @every_engine
-@pytest.mark.parametrize("kind", ["int8", "float32"])
+@pytest.mark.parametrize("kind", ["int8", "float32", "bfloat16"])
 def test_copies_compute_the_same(engine, kind):
     packed, x = PackedLinear(torch.randn(8, 16), torch.randn(8), kind, engine), torch.randn(2, 16)
     copied = copy.deepcopy(packed)

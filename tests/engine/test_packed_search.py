@@ -49,7 +49,7 @@ def searches(monkeypatch):
 
 @pytest.mark.parametrize("changes", SUPPORTED)
 @pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("precision", ["int8", "float32"])
+@pytest.mark.parametrize("precision", ["int8", "float32", "bfloat16"])
 def test_equal_to_the_search_in_python(changes, beam, precision, searches):
     model = packed(precision, **changes)
     sources, lengths = padded([9, 4, 1, 6, 3]), [12, 7, 1, 12, 9]
@@ -168,7 +168,7 @@ def test_a_limit_for_every_source():
 
 
 @every_engine
-@pytest.mark.parametrize("precision", ["int8", "float32"])
+@pytest.mark.parametrize("precision", ["int8", "float32", "bfloat16"])
 def test_every_instruction_set_finds_what_its_oracle_finds(engine, precision, monkeypatch):
     monkeypatch.setenv("TRANSDUCE_ENGINE", engine.name)
     model, sources = packed(precision), padded([9, 4, 1, 6, 3])
@@ -177,7 +177,7 @@ def test_every_instruction_set_finds_what_its_oracle_finds(engine, precision, mo
 
 
 @every_engine
-@pytest.mark.parametrize("precision", ["int8", "float32"])
+@pytest.mark.parametrize("precision", ["int8", "float32", "bfloat16"])
 def test_a_sentence_does_not_depend_on_its_company(engine, precision, monkeypatch):
     """To the last bit: whatever joins and leaves the batch beside it."""
     monkeypatch.setenv("TRANSDUCE_ENGINE", engine.name)
@@ -207,6 +207,78 @@ def test_sentences_join_a_running_search_and_leave_it():
         found |= search.advance()
     for ticket, row in tickets.items():
         assert [result.score for result in found[ticket]] == [one.score for one in expected[row]]
+
+
+def _shortlists(sentences, seed, fewest=12):
+    torch.manual_seed(seed)
+    sizes = torch.randint(fewest, TOKENS, (sentences,)).tolist()
+    lists = [torch.randperm(TOKENS)[:size].tolist() for size in sizes]
+    return [torch.tensor(sorted({*listed, 2})) for listed in lists]  # 2 is eos
+
+
+@every_engine
+@pytest.mark.parametrize("precision", ["int8", "float32", "bfloat16"])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_shortlists_give_what_the_oracle_gives_and_do_not_depend_on_company(
+    engine, precision, beam, monkeypatch, searches
+):
+    monkeypatch.setenv("TRANSDUCE_ENGINE", engine.name)
+    model, lengths = packed(precision), [9, 4, 1, 6, 3, 17, 8, 2, 5, 30]
+    sources, limits = padded(lengths), [length + 5 for length in lengths]
+    lists = _shortlists(len(lengths), seed=beam)
+    alone = [
+        beam_search(
+            model, sources[n : n + 1, :length], limits[n : n + 1], beam=beam, shortlists=lists[n : n + 1]
+        )[0]
+        for n, length in enumerate(lengths)
+    ]
+    for slots in (2, 3, 64):
+        monkeypatch.setattr("transduce.engine.packed_transformer.MAX_HYPOTHESES", beam * slots)
+        assert beam_search(model, sources, limits, beam=beam, shortlists=lists) == alone
+    assert searches
+    # Probabilities are summed in another order than over the whole vocabulary: equal but for rounding.
+    stepwise = beam_search(BySteps(model), sources, limits, beam=beam, shortlists=lists)
+    for found, expected, listed in zip(alone, stepwise, lists, strict=True):
+        assert [one.tokens for one in found] == [one.tokens for one in expected]
+        assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-4)
+        assert {token for one in found for token in one.tokens} <= set(listed.tolist())
+
+
+@settings(max_examples=40, deadline=None)
+@given(seeds=st.lists(st.integers(0, 50), min_size=1, max_size=30), slots=st.integers(1, 5))
+def test_shortlists_of_any_sentences_that_join_and_leave(seeds, slots):
+    """Columns of the output layer are added, kept and forgotten as sentences come and go."""
+    model, sources = packed(), torch.cat([random_tokens(1, 4, seed=seed) for seed in seeds])
+    lists, limits = [_shortlists(1, seed, fewest=8)[0] for seed in seeds], [1 + seed % 7 for seed in seeds]
+    with mock.patch("transduce.engine.packed_transformer.MAX_HYPOTHESES", 2 * slots):
+        found = beam_search(model, sources, limits, beam=2, shortlists=lists)
+    for n in range(len(seeds)):
+        (alone,) = beam_search(
+            model, sources[n : n + 1], limits[n : n + 1], beam=2, shortlists=lists[n : n + 1]
+        )
+        assert found[n] == alone
+
+
+def test_a_whole_vocabulary_as_a_shortlist_changes_nothing():
+    model, sources = packed(), padded([9, 4, 1, 6, 3])
+    everything = [torch.arange(TOKENS)] * 5
+    found = beam_search(model, sources, [12] * 5, shortlists=everything)
+    assert found == beam_search(model, sources, [12] * 5)
+
+
+def test_a_shortlist_too_small_for_the_beam_is_searched_step_by_step(searches):
+    found = beam_search(packed(), random_tokens(1, 5), [7], beam=3, shortlists=[torch.tensor([2, 5, 6])])
+    assert found[0]
+    assert not searches
+    assert {token for one in found[0] for token in one.tokens} <= {5, 6}
+
+
+@pytest.mark.parametrize(
+    "listed", [[5, 4, 6, 7, 8, 9, 10, 11], [2, 3, 4, 5, 6, 7, 8, TOKENS], [-1, *range(9)]]
+)
+def test_shortlists_that_are_out_of_order_or_range_are_refused(listed):
+    with pytest.raises(ValueError, match="out of range"):
+        beam_search(packed(), random_tokens(1, 5), [7], beam=2, shortlists=[torch.tensor(listed)])
 
 
 def test_several_threads_may_search_at_a_time():

@@ -262,3 +262,30 @@ def test_interactive_on_a_terminal(folder, interrupt):
     assert process.wait() == 0
     assert "error" not in shown
     os.close(leader)
+
+
+def test_a_shortlist_is_learned_measured_and_used(folder, tmp_path):
+    (tmp_path / "source").write_text("the fox\nthe quick fox\nbrown fox\n")
+    (tmp_path / "target").write_text("the dog\nthe lazy dog\ndog jumps\n")
+    files = ["--source", tmp_path / "source", "--target", tmp_path / "target"]
+    valid = ["--valid-source", tmp_path / "source", "--valid-target", tmp_path / "target"]
+    lists = tmp_path / "lists.safetensors"
+    done = run("shortlist", folder / "model", *files, *valid, "--out", lists, "--aligned", 5, "--frequent", 5)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "of the tokens of the validation targets are in their lists" in done.stdout
+    assert "with the shortlist" in done.stdout
+    done = run("translate", folder / "model", "--shortlist", lists, input="the fox\n")
+    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
+    assert set(done.stdout) <= set("the dog lazy jumps\n")
+
+
+def test_a_shortlist_needs_pairs_and_a_place(folder, tmp_path):
+    done = run("shortlist", folder / "model", "--out", tmp_path / "lists")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "no files were given" in done.stderr
+    files = ["--source", folder / "in", "--target", folder / "in"]
+    done = run("shortlist", folder / "model", *files, "--out", tmp_path / "missing" / "lists")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    done = run("translate", folder / "model", "--shortlist", folder / "in", input="the fox\n")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "is not a shortlist" in done.stderr

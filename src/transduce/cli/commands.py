@@ -19,6 +19,7 @@ from transduce.cli import (
     plan,
     report,
     score,
+    shortlist,
     train,
     translate,
     vision,
@@ -38,6 +39,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "translate": translate.translate,
         "interactive": interactive.interactive,
         "backtranslate": backtranslate.backtranslate,
+        "shortlist": shortlist.shortlist,
     },
     "Evaluate and understand": {
         "evaluate": evaluate.evaluate,

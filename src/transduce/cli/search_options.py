@@ -59,6 +59,48 @@ Glossary = Annotated[
         rich_help_panel=SEARCH,
     ),
 ]
+Shortlist = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE",
+        help="Compute only the target tokens that this shortlist has for each line; see transduce shortlist.",
+        rich_help_panel=SEARCH,
+    ),
+]
+ShortlistFile = Annotated[
+    Path,
+    Option("--out", metavar="FILE", help="Shortlist to write, a .safetensors file.", rich_help_panel=OUTPUT),
+]
+MaxPairs = Annotated[
+    int,
+    Option(
+        metavar="N",
+        min=1,
+        max=1_000_000_000,
+        help="Learn from at most N pairs, taken evenly from all of them.",
+        rich_help_panel=DATA,
+    ),
+]
+Frequent = Annotated[
+    int,
+    Option(
+        metavar="N",
+        min=1,
+        max=1_000_000,
+        help="Number of most frequent target tokens, which are in every list.",
+        rich_help_panel=SEARCH,
+    ),
+]
+Aligned = Annotated[
+    int,
+    Option(
+        metavar="N",
+        min=1,
+        max=1_000_000,
+        help="Number of target tokens for each source token: those that translate it most often.",
+        rich_help_panel=SEARCH,
+    ),
+]
 DiverseGroups = Annotated[
     int,
     Option(

@@ -26,6 +26,7 @@ def translate(
     prefix: s.Prefix = "",
     constraint: s.Constraint = None,
     glossary: s.Glossary = None,
+    shortlist: s.Shortlist = None,
     sample: o.Sample = False,
     temperature: o.Temperature = 1.0,
     top_k: o.TopK = 0,
@@ -77,6 +78,7 @@ def translate(
         glossary=glossary,
         constraints=constraint or (),
         prefix=prefix,
+        shortlist=shortlist,
         alignments=format == "json",
         on_warning=warn,
     )

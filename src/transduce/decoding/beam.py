@@ -12,6 +12,7 @@ from transduce.decoding.candidates import Chooser, choose_best, nan_logits
 from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, Integers, without_eos
 from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
 from transduce.decoding.rules import Rule, forbidden_tokens
+from transduce.decoding.shortlist import outside_of
 from transduce.decoding.trace import Trace, Tracer
 from transduce.errors import ConfigError
 from transduce.models.protocol import SearchingModel, SearchRequest, SequenceModel
@@ -32,6 +33,7 @@ def beam_search(
     choose: Chooser = choose_best,
     complete: Callable[[int, list[int]], bool] | None = None,
     exact: bool = True,
+    shortlists: Sequence[Tensor] | None = None,
     trace: Trace | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the ``count`` best hypotheses of each source, best first.
@@ -74,6 +76,8 @@ def beam_search(
             returned only if there are no others.
         exact: Search until no running hypothesis can become one of the ``count`` best; otherwise, end the
             search for a sentence when ``beam`` hypotheses have ended.
+        shortlists: For each source, the only tokens that its targets may contain, rising; the probabilities
+            of the others are 0.
         trace: Receives every candidate of every step, if there is one source.
 
     """
@@ -82,7 +86,8 @@ def beam_search(
     penalty = penalty or paper_penalty()
     is_plain = choose is choose_best and not (rules or coverage or complete) and trace is None
     if is_plain and isinstance(model, SearchingModel):
-        found = _search_in_model(model, source, _request(model, limits, beam, count, penalty, exact))
+        request = _request(model, limits, beam, count, penalty, exact, shortlists)
+        found = _search_in_model(model, source, request)
         if found is not None:
             return found
     state = model.start(model.encode(source), max(limits, default=1))
@@ -104,9 +109,12 @@ def beam_search(
     tracer = Tracer(trace, penalty) if trace is not None else None
     last = source.new_full((len(source),), model.vocabulary.bos)
     forbidden = source.new_tensor(forbidden_tokens(model.vocabulary))
+    outside = None if shortlists is None else outside_of(shortlists, model.vocabulary.target, source.device)
     while beams.sentences:
         attention: list[Tensor] | None = [] if coverage else None
         logits = model.step(last, state, attention).float().view(*beams.sums.shape, -1)
+        if outside is not None:
+            logits.masked_fill_(outside[beams.sentences][:, None], -torch.inf)
         if attention is not None and beams.coverage is not None:
             beams.coverage = beams.coverage + _mean_attention(attention).view_as(beams.coverage)
         # A hypothesis has one candidate that ends it, so at least half of these candidates go on.
@@ -126,6 +134,7 @@ def _request(
     count: int,
     penalty: LengthPenalty,
     exact: bool,
+    shortlists: Sequence[Tensor] | None,
 ) -> SearchRequest:
     limits = [max(1, limit) for limit in max_lengths]
     return SearchRequest(
@@ -137,6 +146,7 @@ def _request(
         bos=model.vocabulary.bos,
         eos=model.vocabulary.eos,
         forbidden=forbidden_tokens(model.vocabulary),
+        shortlists=shortlists,
     )
 
 

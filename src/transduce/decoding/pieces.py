@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +37,14 @@ class Piece:
         return np.array(list(zip(self.ids, *self.factors, strict=True)) if self.factors else self.ids)
 
     @property
+    def required(self) -> list[int]:
+        """The target tokens of the prefix and the phrases."""
+        return [*self.prefix, *chain.from_iterable(self.phrases)]
+
+    @property
     def required_length(self) -> int:
         """The number of target tokens that the prefix and the phrases take."""
-        return len(self.prefix) + sum(map(len, self.phrases))
+        return len(self.required)
 
     def is_satisfied_by(self, target: Sequence[int]) -> bool:
         """Return whether a target has the prefix and all phrases."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from transduce.decoding.candidates import nan_logits
 from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, without_eos
 from transduce.decoding.rules import Rule, forbid_special_tokens
+from transduce.decoding.shortlist import outside_of
 from transduce.models.protocol import SequenceModel
 
 
@@ -46,11 +47,13 @@ def sample(
     *,
     count: int = 1,
     rules: Sequence[Rule] = (),
+    shortlists: Sequence[Tensor] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return ``count`` sampled targets of each source, (batch, source), the most likely first.
 
     The log-probabilities are the model's own, whatever the temperature; the score is their sum. Each source
-    has its own random ``generator``, so that samples do not depend on the batch. A target for which the
+    has its own random ``generator``, so that samples do not depend on the batch, and may have a shortlist:
+    the only tokens that its targets may contain. A target for which the
     rules forbid every next token is dropped.
     """
     special = model.vocabulary
@@ -63,8 +66,11 @@ def sample(
     uniform = _uniform_numbers(generators, max_lengths, count).to(source.device)
     all_rules = (forbid_special_tokens(special), *rules)
     last = source.new_full((len(beams.sentences),), special.bos)
+    outside = None if shortlists is None else outside_of(shortlists, special.target, source.device)
     while beams.sentences:
         scores = model.step(last, state).float()[:, None]  # (samples, 1, vocabulary)
+        if outside is not None:
+            scores.masked_fill_(outside[beams.sentences][:, None], -torch.inf)
         log_normalizer = scores.logsumexp(dim=-1)
         if log_normalizer.isnan().any():
             raise nan_logits()

@@ -14,6 +14,7 @@ from transduce.decoding.hypotheses import Hypothesis, best_in_turn
 from transduce.decoding.pieces import Piece
 from transduce.decoding.sampling import sample
 from transduce.decoding.settings import SearchSettings
+from transduce.decoding.shortlist import Shortlist
 from transduce.decoding.trace import Trace
 from transduce.models.protocol import SearchingModel, SequenceModel
 
@@ -67,6 +68,8 @@ def search_pieces(
     source: Tensor,
     settings: SearchSettings,
     count: int,
+    *,
+    shortlist: Shortlist | None = None,
     trace: Trace | None = None,
 ) -> list[list[Hypothesis]]:
     """Return up to ``count`` hypotheses of each piece, best first.
@@ -83,9 +86,15 @@ def search_pieces(
         for piece in rows
     ]
     rules = settings.rules(eos, [piece.prefix for piece in rows])
+    lists = None if shortlist is None else [shortlist.of(piece.ids, piece.required) for piece in rows]
     if settings.sample:
         generators = [piece.generator(settings.seed) for piece in pieces]
-        return sample(model, source, limits, settings.sampling, generators, count=count, rules=rules)
+        return sample(
+            *(model, source, limits, settings.sampling, generators),
+            count=count,
+            rules=rules,
+            shortlists=lists,
+        )
     phrases = max(len(piece.phrases) for piece in pieces)
     choose: Chooser = choose_best
     constraints = Constraints([piece.phrases for piece in rows], eos) if phrases else None
@@ -105,6 +114,7 @@ def search_pieces(
         choose=choose,
         complete=constraints.complete if constraints else None,
         exact=settings.stop == "exact",
+        shortlists=lists,
         trace=trace,
     )
     if groups == 1:

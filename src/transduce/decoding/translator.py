@@ -23,6 +23,7 @@ from transduce.decoding.hypotheses import Hypothesis
 from transduce.decoding.pieces import LineSplitter, Piece, SplitLine
 from transduce.decoding.search import batch_pieces, keeps_batch_full, pad_ids, search_pieces
 from transduce.decoding.settings import SearchSettings
+from transduce.decoding.shortlist import Shortlist
 from transduce.decoding.trace import Trace
 from transduce.decoding.translation import Candidate, Translation, join_pieces
 from transduce.decoding.workers import WorkerPool
@@ -56,6 +57,7 @@ class Translator:
     settings: SearchSettings = field(default_factory=SearchSettings)
     glossary: Glossary | None = None
     prefix: str = ""  # with which every translation begins
+    shortlist: Shortlist | None = None  # the target tokens that each source can be translated with
     alignments: bool = False  # whether candidates have alignments
     on_warning: Callable[[str], None] | None = None  # receives warnings instead of Python's `warnings`
     longest_source: int | None = None  # in tokens, of the training data, if known
@@ -96,6 +98,7 @@ class Translator:
         glossary: Glossary | Mapping[str, str] | str | Path | None = None,
         constraints: Sequence[str] = (),
         prefix: str = "",
+        shortlist: str | Path | None = None,
         alignments: bool = False,
         on_warning: Callable[[str], None] | None = None,
     ) -> "Translator":
@@ -103,7 +106,7 @@ class Translator:
 
         See `SearchSettings` for the settings of the search. ``glossary`` maps source terms to their
         translations, or names a file with a term, a tab and a translation per line; ``constraints`` are
-        words that every translation must contain.
+        words that every translation must contain; ``shortlist`` is a file made by ``transduce shortlist``.
         """
         settings = SearchSettings(
             beam=beam,
@@ -138,6 +141,7 @@ class Translator:
             settings=settings,
             glossary=glossary,
             prefix=prefix,
+            shortlist=None if shortlist is None else Shortlist.load(shortlist, tokenizer),
             alignments=alignments,
             on_warning=on_warning,
             longest_source=min((length for length in lengths if length), default=None),
@@ -223,7 +227,11 @@ class Translator:
             )
         ((piece,),) = (split.pieces for split in replace(self._splitter, max_tokens=None).split([line], 0))
         source = pad_ids([piece.source], self.model)
-        (hypotheses,) = search_pieces(self.model, [piece], source, self.settings, self.settings.width, trace)
+        (hypotheses,) = search_pieces(
+            *(self.model, [piece], source, self.settings, self.settings.width),
+            shortlist=self.shortlist,
+            trace=trace,
+        )
         return hypotheses
 
     def attention(self, translation: Translation, rank: int = 0) -> Tensor | None:
@@ -272,7 +280,9 @@ class Translator:
 
     def _search(self, pieces: list[Piece]) -> list[list[Hypothesis]]:
         source = pad_ids([piece.source for piece in pieces], self.model)
-        found = search_pieces(self.model, pieces, source, self.settings, self.settings.nbest)
+        found = search_pieces(
+            *(self.model, pieces, source, self.settings, self.settings.nbest), shortlist=self.shortlist
+        )
         return align(self.model, source, found) if self.alignments else found
 
     def _translation(self, piece: Piece, hypotheses: list[Hypothesis]) -> Translation:

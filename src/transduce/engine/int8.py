@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.engine.native import Engine, engine
-from transduce.engine.packed_linear import PackedLinear, can_pack
+from transduce.engine.packed_linear import PackedLinear, can_pack, kind_of
 
 ENGINES = ("fbgemm", "qnnpack")  # torch's libraries for quantised products, by preference
 
@@ -98,10 +98,10 @@ def quantise_linear_layers(module: nn.Module, *, seven_bits: bool = False) -> No
 
 
 def is_packable(linear: nn.Module) -> bool:
-    """Return whether the engine can compute a linear layer, in 8 bits or float32."""
+    """Return whether the engine can compute a linear layer."""
     if isinstance(linear, Int8Linear):
         return linear.packed is not None
-    return isinstance(linear, nn.Linear) and linear.weight.dtype == torch.float32 and can_pack(linear.weight)
+    return isinstance(linear, nn.Linear) and can_pack(linear.weight)
 
 
 def shape_of(linear: nn.Module) -> tuple[int, ...]:
@@ -110,9 +110,9 @@ def shape_of(linear: nn.Module) -> tuple[int, ...]:
 
 
 def pack(linear: nn.Module, used: Engine) -> PackedLinear:
-    """Return a linear layer as the engine computes it: in 8 bits if it is in 8 bits, otherwise in float32."""
+    """Return a linear layer as the engine computes it, in its own precision."""
     if isinstance(linear, Int8Linear):
         assert linear.packed is not None  # noqa: S101
         return linear.packed
     assert isinstance(linear, nn.Linear)  # noqa: S101
-    return PackedLinear(linear.weight, linear.bias, "float32", used)
+    return PackedLinear(linear.weight, linear.bias, kind_of(linear.weight), used)

@@ -18,6 +18,7 @@ from transduce.errors import ConfigError
 VARIABLE = "TRANSDUCE_ENGINE"
 NO_MEMORY, BAD_ARGUMENT, NAN_LOGITS = 1, 2, 3  # error codes
 _NAMES = {
+    "avx512bf16": "AVX-512 VNNI and BF16",
     "avx512vnni": "AVX-512 VNNI",
     "avxvnni": "AVX-VNNI",
     "avx512": "AVX-512",
@@ -72,7 +73,7 @@ def _declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
         "encode": [pointer, pointer, pointer, c_int64, pointer, pointer, c_int32],
         "project": [pointer, pointer, pointer, c_int64, c_int64, pointer, pointer, c_int32],
         "step": [pointer, pointer, pointer, pointer, c_int32],
-        "search_add": [pointer, c_int64, pointer, c_int64, c_int64, c_int64, c_int32],
+        "search_add": [pointer, c_int64, pointer, *[c_int64] * 3, pointer, c_int64, c_int32],
         "search_add_prompt": [pointer, c_int64, pointer, c_int64, c_int64, c_int32],
         "search_advance": [pointer, c_int64, c_int32],
         "search_state": [pointer, c_int64],

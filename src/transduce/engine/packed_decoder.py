@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from transduce.engine.int8 import Int8Output
 from transduce.engine.native import Engine, check, required_library
-from transduce.engine.packed_linear import PackedLinear, padded
-from transduce.engine.packed_stack import FIRST_POSITIONS, AnyLayer, PackedStack, as_float32
+from transduce.engine.packed_linear import PackedLinear, can_pack, kind_of, padded
+from transduce.engine.packed_stack import FIRST_POSITIONS, RESERVING, AnyLayer, PackedStack, as_float32
 from transduce.engine.structures import DecoderStruct, SourceStruct, StackStruct, StepStruct
 from transduce.nn.embedding import Embedding
 from transduce.nn.positional import LearnedPositions, NoPositions
@@ -49,9 +49,9 @@ class PackedDecoder:
             return None
         if isinstance(output, Int8Output):
             return cls(embedding, positions, stack, output.packed) if output.packed else None
-        if not isinstance(output, Embedding) or output.weight.dtype != torch.float32:
+        if not isinstance(output, Embedding) or not can_pack(output.weight):
             return None
-        packed = PackedLinear(output.weight, None, "float32", engine, missing_bias=-torch.inf)
+        packed = PackedLinear(output.weight, None, kind_of(output.weight), engine, missing_bias=-torch.inf)
         return cls(embedding, positions, stack, packed)
 
     def __getstate__(self) -> dict[str, object]:
@@ -76,6 +76,10 @@ class PackedDecoder:
 
     def reserve(self, positions: int) -> None:
         """Compute the encodings of at least this many positions; learned ones have a limit."""
+        with RESERVING:
+            self._reserve(positions)
+
+    def _reserve(self, positions: int) -> None:
         self.stack.reserve(positions)
         self.struct.stack.rotations = self.stack.struct.rotations
         known = len(self._tables[-1]) if self._tables else 0

@@ -10,7 +10,7 @@ from transduce.engine.int8 import Int8Linear, Int8Output
 from transduce.engine.native import Engine, engine
 from transduce.engine.packed_decoder import PackedDecoder, PackedState
 from transduce.engine.packed_transformer import MAX_HYPOTHESES
-from transduce.engine.running_search import RunningSearch, add_prompt
+from transduce.engine.running_search import RunningSearch, Waiting, add_prompt
 from transduce.models.gpt import GPT
 from transduce.models.protocol import AttentionWeights, Model, SearchRequest, SearchResult
 
@@ -52,7 +52,7 @@ class PackedGPT(Model):
 
     @classmethod
     def of(cls, gpt: GPT, used: Engine | None = None) -> "PackedGPT | None":
-        """Pack a GPT in float32 or 8 bits; return ``None`` if the engine cannot compute it."""
+        """Pack a GPT in its own precision; return ``None`` if the engine cannot compute it."""
         used = used or engine()
         if used is None or gpt.device.type != "cpu":
             return None
@@ -112,7 +112,7 @@ class PackedGPT(Model):
     @torch.no_grad()
     def search(self, source: Tensor, request: SearchRequest) -> list[list[SearchResult]] | None:
         """Run a whole beam search in C, or return ``None`` if the vocabulary is too small for the beam."""
-        if 2 * request.beam + len(request.forbidden) > self.decoder.vocabulary:
+        if request.shortlists or 2 * request.beam + len(request.forbidden) > self.decoder.vocabulary:
             return None
         prompts = self.encode(source).tokens
         if not prompts:
@@ -126,11 +126,9 @@ class PackedGPT(Model):
     def running_search(self, request: SearchRequest, *, slots: int) -> RunningSearch:
         """Return a search that prompts can join and leave; the request's limits are not used."""
 
-        def add_to_slots(
-            search: RunningSearch, free: list[int], prompts: list[Tensor], limits: list[int]
-        ) -> None:
-            for slot, prompt, limit in zip(free, prompts, limits, strict=True):
-                add_prompt(search, slot, prompt, limit)
+        def add_to_slots(search: RunningSearch, free: list[int], sentences: list[Waiting]) -> None:
+            for slot, sentence in zip(free, sentences, strict=True):
+                add_prompt(search, slot, sentence)
 
         return RunningSearch.of_request(self.decoder, add_to_slots, request, slots)
 

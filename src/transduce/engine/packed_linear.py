@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from transduce.engine.native import Engine, check, required_library
 from transduce.engine.structures import LinearStruct
 
-Kind = Literal["float32", "int8"]
-_KINDS: dict[Kind, int] = {"float32": 0, "int8": 1}
+Kind = Literal["float32", "int8", "bfloat16"]
+_KINDS: dict[Kind, int] = {"float32": 0, "int8": 1, "bfloat16": 2}
 MULTIPLE = 16  # of which every width must be a multiple
 WIDEST_PANEL = 64
 
@@ -22,7 +22,7 @@ def padded(width: int) -> int:
 
 
 class PackedLinear:
-    """``x W + b``. In int8, W has one scale per output and x one per row, and x is quantised on the fly."""
+    """``x W + b``. In int8, W has one scale per output and x one per row; x is rounded on the fly."""
 
     def __init__(
         self, weight: Tensor, bias: Tensor | None, kind: Kind, engine: Engine, *, missing_bias: float = 0.0
@@ -43,6 +43,10 @@ class PackedLinear:
             packed = steps.view(*panels, self.d_in // 4, 4).transpose(1, 2).contiguous()
             offsets = -engine.input_offset * steps.sum(dim=1, dtype=torch.int32)
             self._tensors = packed, F.pad(scales, (0, missing)).contiguous(), offsets, bias
+        elif kind == "bfloat16":
+            rounded = F.pad(weight, (0, 0, 0, missing)).bfloat16()
+            packed = rounded.view(*panels, self.d_in // 2, 2).transpose(1, 2).contiguous()
+            self._tensors = packed, bias[:0], bias[:0], bias
         else:
             packed = F.pad(weight, (0, 0, 0, missing)).view(*panels, self.d_in).transpose(1, 2).contiguous()
             self._tensors = packed, bias[:0], bias[:0], bias
@@ -78,4 +82,10 @@ class PackedLinear:
 
 def can_pack(weight: Tensor) -> bool:
     """Return whether the engine can compute with this weight, (out, in)."""
-    return weight.device.type == "cpu" and weight.size(1) % MULTIPLE == 0
+    is_known = weight.dtype in (torch.float32, torch.bfloat16)
+    return is_known and weight.device.type == "cpu" and weight.size(1) % MULTIPLE == 0
+
+
+def kind_of(weight: Tensor) -> Kind:
+    """Return the precision of a weight that `can_pack` accepts."""
+    return "bfloat16" if weight.dtype == torch.bfloat16 else "float32"

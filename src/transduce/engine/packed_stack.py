@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from threading import RLock
 from typing import TypeAlias
 
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ from transduce.nn.residual import Residual
 
 AnyLayer: TypeAlias = EncoderLayer | DecoderLayer
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3, "swish": 4, "swiglu": 5}
+RESERVING = RLock()  # so that no thread replaces the longer table of another
 FIRST_POSITIONS = 256  # for which tables are computed ahead; they grow
 
 
@@ -53,6 +55,10 @@ class PackedStack:
 
     def reserve(self, positions: int) -> None:
         """Compute the rotations of at least this many positions, if positions enter by rotation."""
+        with RESERVING:
+            self._reserve(positions)
+
+    def _reserve(self, positions: int) -> None:
         attention = self.layers[0].self_attention
         assert isinstance(attention, FullSelfAttention)  # noqa: S101
         if attention.rotary is None or positions <= self.struct.positions:

@@ -10,7 +10,7 @@ from transduce.config import TransformerConfig, Vocabulary
 from transduce.engine.native import Engine, check, engine, required_library
 from transduce.engine.packed_decoder import PackedDecoder, PackedState, pad, unpad
 from transduce.engine.packed_stack import PackedStack
-from transduce.engine.running_search import RunningSearch, add_source
+from transduce.engine.running_search import RunningSearch, Waiting, add_source
 from transduce.models.protocol import AttentionWeights, Model, SearchRequest, SearchResult
 from transduce.models.transformer import Memory, Transformer
 from transduce.nn.factor_embeddings import tokens_of
@@ -35,9 +35,9 @@ class PackedMemory:
         begin, end = self.begins[index : index + 2].tolist()
         return self.rows[begin:end]
 
-    def padded(self) -> Memory:
+    def padded(self, dtype: torch.dtype = torch.float32) -> Memory:
         """Return the sources as the wrapped model encodes them."""
-        return Memory(pad(self.rows, self.mask), self.mask)
+        return Memory(pad(self.rows.to(dtype), self.mask), self.mask)
 
 
 class PackedTransformer(Model):
@@ -57,7 +57,7 @@ class PackedTransformer(Model):
 
     @classmethod
     def of(cls, transformer: Transformer, used: Engine | None = None) -> "PackedTransformer | None":
-        """Pack a transformer in float32 or 8 bits; return ``None`` if the engine cannot compute it."""
+        """Pack a transformer in its own precision; return ``None`` if the engine cannot compute it."""
         used = used or engine()
         if used is None or transformer.device.type != "cpu":
             return None
@@ -120,34 +120,35 @@ class PackedTransformer(Model):
 
     @torch.no_grad()
     def search(self, source: Tensor, request: SearchRequest) -> list[list[SearchResult]] | None:
-        """Run a whole beam search in C, or return ``None`` if the vocabulary is too small for the beam."""
-        if 2 * request.beam + len(request.forbidden) > self.decoder.vocabulary:
+        """Run a whole beam search in C, or return ``None`` if there are too few tokens for the beam."""
+        lists = request.shortlists
+        smallest = self.decoder.vocabulary if lists is None else min(map(len, lists), default=0)
+        if 2 * request.beam + len(request.forbidden) > smallest:
             return None
         if len(request.max_lengths) != len(source):
             raise ValueError(f"there are {len(request.max_lengths)} limits for {len(source)} sources")
         if not len(source):
             return []
         search = self.running_search(request, slots=min(len(source), max(1, MAX_HYPOTHESES // request.beam)))
-        for row, limit in zip(source, request.max_lengths, strict=True):
-            search.add(row, limit)
+        for index, (row, limit) in enumerate(zip(source, request.max_lengths, strict=True)):
+            search.add(row, limit, None if lists is None else lists[index])
         found = search.run()
         return [found[ticket] for ticket in range(len(source))]
 
     def running_search(self, request: SearchRequest, *, slots: int) -> RunningSearch:
         """Return a search that sentences can join and leave; the request's limits are not used."""
 
-        def add_to_slots(
-            search: RunningSearch, free: list[int], sources: list[Tensor], limits: list[int]
-        ) -> None:
+        def add_to_slots(search: RunningSearch, free: list[int], sentences: list[Waiting]) -> None:
+            sources = [sentence.source for sentence in sentences]
             memory = self.encode(torch.nn.utils.rnn.pad_sequence(sources, True, self.vocabulary.pad))
-            for index, (slot, limit) in enumerate(zip(free, limits, strict=True)):
-                add_source(search, slot, memory.source(index), limit, request.bos)
+            for index, (slot, sentence) in enumerate(zip(free, sentences, strict=True)):
+                add_source(search, slot, memory.source(index), sentence, request.bos)
 
         return RunningSearch.of_request(self.decoder, add_to_slots, request, slots)
 
     def decode(self, target: Tensor, memory: PackedMemory) -> Tensor:
         """Decode a whole target, (batch, target) → (batch, target, d_model), layer by layer."""
-        return self.transformer.decode(target, memory.padded())
+        return self.transformer.decode(target, memory.padded(next(self.transformer.parameters()).dtype))
 
     def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
         """Return the weights of every layer and head for this source and target."""

@@ -4,6 +4,7 @@ import ctypes
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -17,8 +18,19 @@ from transduce.models.protocol import SearchRequest, SearchResult
 _FINISHED = 2  # the state of a slot
 _STEPS = 1 << 30  # at a time: until a sentence is finished
 
-# Puts sources into free slots: (search, slots, sources, maximum lengths)
-AddToSlots = Callable[["RunningSearch", list[int], list[Tensor], list[int]], None]
+
+@dataclass(frozen=True)
+class Waiting:
+    """A sentence that waits for a free slot."""
+
+    ticket: int
+    source: Tensor
+    max_length: int  # of its target
+    shortlist: Tensor | None
+
+
+# Puts sentences into free slots: (search, slots, sentences)
+AddToSlots = Callable[["RunningSearch", list[int], list[Waiting]], None]
 
 
 class RunningSearch:
@@ -41,11 +53,15 @@ class RunningSearch:
         eos: int,
         forbidden: list[int],
         penalty: Callable[[int], float],
+        has_shortlists: bool = False,
     ) -> None:
-        """``slots`` sentences run at a time; ``penalty`` divides the score of a target of a given length."""
+        """``slots`` sentences run at a time; ``penalty`` divides the score of a target of a given length.
+
+        With ``has_shortlists``, every sentence has a list of the tokens that its target may contain.
+        """
         self.decoder, self._add_to_slots = decoder, add_to_slots
         self.count, self._penalty = count, penalty
-        self._queue: deque[tuple[int, Tensor, int]] = deque()
+        self._queue: deque[Waiting] = deque()
         self._free, self._tickets = list(range(slots))[::-1], dict[int, int]()  # ticket of each busy slot
         self._limits: dict[int, int] = {}
         self._next = 0
@@ -59,6 +75,7 @@ class RunningSearch:
             count=count,
             eos=eos,
             exact=exact,
+            has_shortlists=has_shortlists,
         )
         library = required_library()
         self.handle = library.transduce_search_new(
@@ -83,15 +100,19 @@ class RunningSearch:
             eos=request.eos,
             forbidden=list(request.forbidden),
             penalty=request.penalties.__getitem__,
+            has_shortlists=request.shortlists is not None,
         )
 
     def __len__(self) -> int:
         """Return the number of sentences that are waiting or running."""
         return len(self._queue) + len(self._tickets)
 
-    def add(self, source: Tensor, max_length: int) -> int:
-        """Queue a source; its target has at most ``max_length`` tokens. Return a ticket."""
-        self._queue.append((self._next, source, max(1, max_length)))
+    def add(self, source: Tensor, max_length: int, shortlist: Tensor | None = None) -> int:
+        """Queue a source; its target has at most ``max_length`` tokens. Return a ticket.
+
+        ``shortlist`` has the tokens that the target may contain, rising.
+        """
+        self._queue.append(Waiting(self._next, source, max(1, max_length), shortlist))
         self._next += 1
         return self._next - 1
 
@@ -124,12 +145,12 @@ class RunningSearch:
             return
         waiting = [self._queue.popleft() for _ in range(count)]
         slots = [self._free.pop() for _ in waiting]
-        limits = [limit for _, _, limit in waiting]
-        self._extend_penalties(max(limits))
-        self.decoder.reserve(max(limits))
-        self._add_to_slots(self, slots, [source for _, source, _ in waiting], limits)
-        for slot, (ticket, _, limit) in zip(slots, waiting, strict=True):
-            self._tickets[slot], self._limits[slot] = ticket, limit
+        longest = max(sentence.max_length for sentence in waiting)
+        self._extend_penalties(longest)
+        self.decoder.reserve(longest)
+        self._add_to_slots(self, slots, waiting)
+        for slot, sentence in zip(slots, waiting, strict=True):
+            self._tickets[slot], self._limits[slot] = sentence.ticket, sentence.max_length
 
     def _extend_penalties(self, longest: int) -> None:
         if longest < len(self._penalties):
@@ -156,19 +177,22 @@ class RunningSearch:
             yield SearchResult(tokens[:length].tolist(), log_probabilities, score.value)
 
 
-def add_source(search: RunningSearch, slot: int, memory: Tensor, max_length: int, first: int) -> None:
+def add_source(search: RunningSearch, slot: int, memory: Tensor, sentence: Waiting, first: int) -> None:
     """Let a sentence, encoded as (source, d_model), take a slot; its target begins with ``first``."""
+    listed = None if sentence.shortlist is None else sentence.shortlist.int().contiguous()
     error = required_library().transduce_search_add(
-        *(search.handle, slot, memory.data_ptr(), len(memory), max_length, first, torch.get_num_threads())
+        *(search.handle, slot, memory.data_ptr(), len(memory), sentence.max_length, first),
+        *((None, 0) if listed is None else (listed.data_ptr(), len(listed))),
+        torch.get_num_threads(),
     )
     check(error, f"a source of {len(memory):,} tokens")
 
 
-def add_prompt(search: RunningSearch, slot: int, prompt: Tensor, max_length: int) -> None:
+def add_prompt(search: RunningSearch, slot: int, sentence: Waiting) -> None:
     """Let a prompt, (tokens,), take a slot; its continuation is searched for."""
-    search.decoder.reserve(len(prompt) + max_length)
-    prompt = prompt.long().contiguous()
+    prompt = sentence.source.long().contiguous()
+    search.decoder.reserve(len(prompt) + sentence.max_length)
     error = required_library().transduce_search_add_prompt(
-        *(search.handle, slot, prompt.data_ptr(), len(prompt), max_length, torch.get_num_threads())
+        *(search.handle, slot, prompt.data_ptr(), len(prompt), sentence.max_length, torch.get_num_threads())
     )
     check(error, f"a prompt of {len(prompt):,} tokens")

@@ -75,7 +75,7 @@ class SearchSettingsStruct(ctypes.Structure):
 
     _fields_ = _fields(
         penalties__forbidden=c_void_p,
-        penalty_count__forbidden_count__slots__beam__count__eos__exact=c_int64,
+        penalty_count__forbidden_count__slots__beam__count__eos__exact__has_shortlists=c_int64,
     )
 
 

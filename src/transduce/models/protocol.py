@@ -104,6 +104,7 @@ class SearchRequest:
     bos: int
     eos: int
     forbidden: Sequence[int]  # tokens that never appear in a target
+    shortlists: Sequence[Tensor] | None = None  # the only tokens that may appear, rising, for each source
 
 
 @dataclass(frozen=True)

@@ -21,15 +21,21 @@
 #define HAVE_AVXVNNI 0
 #endif
 
+#if defined(__x86_64__) && ((defined(__clang__) && __clang_major__ >= 9) || (!defined(__clang__) && __GNUC__ >= 11))
+#define HAVE_AVX512BF16 1
+#else
+#define HAVE_AVX512BF16 0
+#endif
+
 enum { WIDEST_PANEL = 64, WIDEST_VECTOR = 16 };
 
 static inline long padded(long width) { return (width + WIDEST_PANEL - 1) / WIDEST_PANEL * WIDEST_PANEL; }
 
 enum { DONE = 0, NO_MEMORY = 1, BAD_ARGUMENT = 2, NAN_LOGITS = 3 };
-enum { FLOAT32 = 0, INT8 = 1 };
+enum { FLOAT32 = 0, INT8 = 1, BFLOAT16 = 2 };
 enum { NO_ACTIVATION = 0, RELU = 1, GELU = 2, GELU_TANH = 3, SWISH = 4, SWIGLU = 5 };
 
-/* y = x W + b. The factors of one instruction are adjacent: 4 in 8 bits, 1 in float32. */
+/* y = x W + b. The factors of one instruction are adjacent: 4 in 8 bits, 2 in bfloat16, 1 in float32. */
 typedef struct {
     const void *weights;    /* (panels, d_in / factors, panel, factors) */
     const float *scales;    /* (panels x panel), of each output in 8 bits */
@@ -96,6 +102,7 @@ typedef struct {
     int64_t penalty_count, forbidden_count;
     int64_t slots, beam, count; /* sentences at a time, hypotheses and results of each */
     int64_t eos, exact;         /* exact: until nothing better can follow; otherwise, until `beam` hypotheses have ended */
+    int64_t has_shortlists;     /* whether every sentence has a list of the tokens that its target may contain */
 } SearchSettings;
 
 /* What is computed with vector instructions, once for each instruction set */
@@ -148,6 +155,7 @@ typedef struct {
     int32_t weight_limit;  /* and the largest 8-bit weight: beyond these, sums would overflow */
     int32_t is_fast;       /* whether it has vector instructions of its own */
     void (*quantise)(const float *x, long rows, long width, long stride, uint8_t *bytes, float *scales);
+    void (*to_bfloat16)(const float *x, long rows, long width, long stride, uint16_t *halves);
     void (*multiply)(const Product *product, long begin, long end, long first_panel, long last_panel);
     void (*normalise)(const Norm *norm, const float *x, float *y, long rows, long width, float epsilon);
     void (*activate)(int activation, float *x, long rows, long width, long stride);
@@ -158,11 +166,21 @@ typedef struct {
 } Kernels;
 
 extern const Kernels transduce_generic, transduce_avx2, transduce_avxvnni, transduce_avx512, transduce_avx512vnni,
-    transduce_neon, transduce_neondot;
+    transduce_avx512bf16, transduce_neon, transduce_neondot;
 
 /* threads.c */
 typedef void Work(const void *job, long begin, long end);
 void transduce_parallel(Work *work, const void *job, long count, long products, int threads);
+
+/* shortlist.c */
+typedef struct Narrowed Narrowed;
+Narrowed *transduce_narrowed_new(const Linear *whole, long panel);
+void transduce_narrowed_free(Narrowed *n);
+const Linear *transduce_narrowed_linear(const Narrowed *n);
+int transduce_narrowed_join(Narrowed *n, const int32_t *tokens, int64_t count);
+void transduce_narrowed_leave(Narrowed *n, const int32_t *tokens, int64_t count);
+void transduce_narrowed_gather(const Narrowed *n, const float *logits, int64_t rows, const int32_t *tokens, int64_t count,
+    float *gathered, int64_t stride);
 
 /* model.c */
 int transduce_project(const Kernels *k, const Stack *s, const float *memory, int64_t length, int64_t stride, float *keys,

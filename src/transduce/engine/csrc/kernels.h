@@ -38,11 +38,32 @@ static void quantise(const float *x, long rows, long width, long stride, uint8_t
     }
 }
 
+static void to_bfloat16(const float *x, long rows, long width, long stride, uint16_t *halves)
+{
+    for (long row = 0; row < rows; row++, x += stride, halves += width)
+        for (long i = 0; i < width; i++) { /* rounds to the nearest number, to an even one if there are two */
+            uint32_t bits;
+            memcpy(&bits, x + i, sizeof bits);
+            const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+            halves[i] = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded); /* NaN stays NaN */
+        }
+}
+
 /* Writes some rows of y in one panel, from sums in float32. */
 INLINE void finish_row(const Product *p, long row, long column, int v, vf y)
 {
     if (p->activation == RELU) y = larger(splat(0.0f), y); /* with the arguments in this order, NaN stays NaN */
     store(p->y + row * padded(p->linear->d_out) + column + v * LANES, y);
+}
+
+INLINE void finish_tile(const int rows, const int panels, const Product *p, long row, long column, vf sums[6][VECTORS * 4])
+{
+#pragma GCC unroll 16
+    for (int v = 0; v < panels * VECTORS; v++) {
+        const vf bias = load(p->linear->bias + column + v * LANES);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) finish_row(p, row + r, column, v, sums[r][v] + bias);
+    }
 }
 
 /* `rows` rows of y in `panels` panels; both are compile-time constants, so that all sums stay in registers */
@@ -82,6 +103,33 @@ INLINE void tile_int8(const int rows, const int panels, const Product *p, long r
     }
 }
 
+INLINE void tile_bfloat16(const int rows, const int panels, const Product *p, long row, long panel)
+{
+    const Linear *linear = p->linear;
+    const long d_in = linear->d_in, column = panel * PANEL;
+    const uint16_t *x = (const uint16_t *)p->x + row * d_in, *weights = (const uint16_t *)linear->weights + column * d_in;
+    vf sums[6][VECTORS * 4];
+#pragma GCC unroll 16
+    for (int v = 0; v < panels * VECTORS; v++)
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) sums[r][v] = splat(0.0f);
+    for (long i = 0; i < d_in; i += 2) {
+        vi w[VECTORS * 4];
+#pragma GCC unroll 16
+        for (int v = 0; v < panels * VECTORS; v++)
+            w[v] = load_int(weights + (v / VECTORS) * PANEL * d_in + i * PANEL + (v % VECTORS) * 2 * LANES);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            int32_t two;
+            memcpy(&two, x + r * d_in + i, sizeof two);
+            const vi inputs = splat_int(two);
+#pragma GCC unroll 16
+            for (int v = 0; v < panels * VECTORS; v++) sums[r][v] = dot_pairs(sums[r][v], inputs, w[v]);
+        }
+    }
+    finish_tile(rows, panels, p, row, column, sums);
+}
+
 INLINE void tile_float32(const int rows, const int panels, const Product *p, long row, long panel)
 {
     const Linear *linear = p->linear;
@@ -104,12 +152,7 @@ INLINE void tile_float32(const int rows, const int panels, const Product *p, lon
             for (int v = 0; v < panels * VECTORS; v++) sums[r][v] = input * w[v] + sums[r][v];
         }
     }
-#pragma GCC unroll 16
-    for (int v = 0; v < panels * VECTORS; v++) {
-        const vf bias = load(linear->bias + column + v * LANES);
-#pragma GCC unroll 6
-        for (int r = 0; r < rows; r++) finish_row(p, row + r, column, v, sums[r][v] + bias);
-    }
+    finish_tile(rows, panels, p, row, column, sums);
 }
 
 /* All rows from `begin` to `end` in some panels: several panels at once for one or two rows, whose few sums would
@@ -140,6 +183,7 @@ INLINE void tile_float32(const int rows, const int panels, const Product *p, lon
 
 MULTIPLY(int8, ROWS_INT8)
 MULTIPLY(float32, ROWS_FLOAT)
+MULTIPLY(bfloat16, ROWS_INT8)
 
 static void multiply(const Product *p, long begin, long end, long first_panel, long last_panel)
 {
@@ -148,6 +192,8 @@ static void multiply(const Product *p, long begin, long end, long first_panel, l
         const long last = row + BLOCK < end ? row + BLOCK : end;
         if (p->linear->kind == INT8)
             multiply_int8(p, row, last, first_panel, last_panel);
+        else if (p->linear->kind == BFLOAT16)
+            multiply_bfloat16(p, row, last, first_panel, last_panel);
         else
             multiply_float32(p, row, last, first_panel, last_panel);
     }
@@ -393,6 +439,7 @@ const Kernels JOIN(transduce_, NAME) = {
     .weight_limit = WEIGHT_LIMIT,
     .is_fast = ISA != ISA_GENERIC,
     .quantise = quantise,
+    .to_bfloat16 = to_bfloat16,
     .multiply = multiply,
     .normalise = normalise,
     .activate = activate,

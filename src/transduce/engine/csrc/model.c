@@ -48,6 +48,11 @@ static int apply(const Kernels *k, const Linear *linear, const float *x, long st
         uint8_t *bytes = (uint8_t *)(scratch + rows);
         k->quantise(x, rows, d_in, stride, bytes, scratch);
         m.product.x = bytes, m.product.scales = scratch;
+    } else if (linear->kind == BFLOAT16) {
+        scratch = allocate(rows * d_in / 2);
+        if (!scratch) return NO_MEMORY;
+        k->to_bfloat16(x, rows, d_in, stride, (uint16_t *)scratch);
+        m.product.x = scratch;
     } else if (stride != d_in) {
         scratch = allocate(rows * d_in);
         if (!scratch) return NO_MEMORY;

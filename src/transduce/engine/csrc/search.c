@@ -22,6 +22,9 @@ typedef struct {
     int32_t first_position;    /* of the first token: the length of the prompt before it */
     Source source;
     float *memory;             /* the keys and values of the source */
+    int32_t *shortlist;        /* the tokens that may follow, rising; or NULL, all */
+    float *listed;             /* (beam, padded(listed_count)): their logits */
+    int64_t listed_count;
     int32_t *history;          /* owns the next five arrays */
     int32_t *tokens, *origins; /* (lengths, beam): every token, and the hypothesis it continues; */
     float *sums;               /* the tokens of length 0 are those that are read first */
@@ -32,6 +35,7 @@ typedef struct {
 typedef struct {
     const Kernels *kernels;
     const Decoder *decoder;
+    Narrowed *narrowed; /* the output, with shortlists; or NULL */
     SearchSettings settings;
     Slot *slots;
     float *keys, *values; /* the caches: see `Step` */
@@ -50,9 +54,12 @@ EXPORT void transduce_search_free(Search *s)
     if (!s) return;
     for (int64_t i = 0; s->slots && i < s->settings.slots; i++) {
         free(s->slots[i].memory);
+        free(s->slots[i].shortlist);
+        free(s->slots[i].listed);
         free(s->slots[i].history);
         free(s->slots[i].endings);
     }
+    transduce_narrowed_free(s->narrowed);
     void *parts[] = {s->slots, s->keys, s->values, s->step_tokens, s->positions, s->past, s->sources, s->logits, s->scores,
         s->parents, s};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) free(parts[i]);
@@ -76,7 +83,8 @@ EXPORT Search *transduce_search_new(const Kernels *kernels, const Decoder *decod
     s->logits = malloc(targets * padded(decoder->output.d_out) * sizeof *s->logits);
     s->scores = malloc(2 * targets * sizeof *s->scores);
     s->parents = malloc(4 * targets * sizeof *s->parents); /* and `chosen` */
-    int failed = !s->slots || !s->step_tokens || !s->positions || !s->past || !s->sources || !s->logits || !s->scores || !s->parents;
+    if (settings->has_shortlists) s->narrowed = transduce_narrowed_new(&decoder->output, kernels->panel);
+    int failed = (settings->has_shortlists && !s->narrowed) || !s->slots || !s->step_tokens || !s->positions || !s->past || !s->sources || !s->logits || !s->scores || !s->parents;
     for (int64_t i = 0; !failed && i < slots; i++) failed = !(s->slots[i].endings = malloc(beam * sizeof(Ending)));
     if (failed) {
         transduce_search_free(s);
@@ -143,12 +151,27 @@ static int check_limit(const Search *s, int64_t slot, int64_t first_position, in
         || first_position + limit > most || limit >= s->settings.penalty_count;
 }
 
-/* A sentence takes a free slot: memory (length, d_model) is its encoded source, `first` the token that begins a target. */
+/* Copies the shortlist of a sentence and makes room for its logits. */
+static int set_shortlist(Search *s, Slot *slot, const int32_t *tokens, int64_t count)
+{
+    if (count < 2 * s->settings.beam + s->settings.forbidden_count || count > s->decoder->output.d_out) return BAD_ARGUMENT;
+    free(slot->shortlist);
+    free(slot->listed);
+    slot->shortlist = malloc(count * sizeof *slot->shortlist);
+    slot->listed = malloc(s->settings.beam * padded(count) * sizeof *slot->listed);
+    if (!slot->shortlist || !slot->listed) return NO_MEMORY;
+    memcpy(slot->shortlist, tokens, count * sizeof *tokens);
+    slot->listed_count = count;
+    return transduce_narrowed_join(s->narrowed, tokens, count);
+}
+
+/* A sentence takes a free slot: memory (length, d_model) is its encoded source, `first` the token that begins a target.
+ * In a search with shortlists, `shortlist` has the tokens that its target may contain, rising. */
 EXPORT int transduce_search_add(Search *s, int64_t index, const float *memory, int64_t length, int64_t limit, int64_t first,
-    int32_t threads)
+    const int32_t *shortlist, int64_t listed, int32_t threads)
 {
     const Stack *stack = &s->decoder->stack;
-    if (check_limit(s, index, 0, limit) || length < 1 || !stack->has_memory) return BAD_ARGUMENT;
+    if (check_limit(s, index, 0, limit) || length < 1 || !stack->has_memory || !shortlist != !s->narrowed) return BAD_ARGUMENT;
     if (first < 0 || first >= s->decoder->vocabulary) return BAD_ARGUMENT;
     Slot *slot = s->slots + index;
     const int64_t stride = (length + WIDEST_VECTOR - 1) / WIDEST_VECTOR * WIDEST_VECTOR, lists = stack->depth * stack->heads;
@@ -158,7 +181,8 @@ EXPORT int transduce_search_add(Search *s, int64_t index, const float *memory, i
     float *values = slot->memory + lists * stride * stack->d_k;
     slot->source = (Source){slot->memory, values, length, stride};
     slot->tokens[0] = (int32_t)first;
-    const int error = transduce_project(s->kernels, stack, memory, length, stride, slot->memory, values, threads);
+    int error = transduce_project(s->kernels, stack, memory, length, stride, slot->memory, values, threads);
+    if (!error && shortlist) error = set_shortlist(s, slot, shortlist, listed);
     if (!error) slot->state = RUNNING;
     return error;
 }
@@ -168,7 +192,7 @@ EXPORT int transduce_search_add_prompt(Search *s, int64_t index, const int64_t *
     int32_t threads)
 {
     const int64_t before = length - 1;
-    if (before < 0 || check_limit(s, index, before, limit) || s->decoder->stack.has_memory) return BAD_ARGUMENT;
+    if (before < 0 || check_limit(s, index, before, limit) || s->decoder->stack.has_memory || s->narrowed) return BAD_ARGUMENT;
     if (prompt[before] < 0 || prompt[before] >= s->decoder->vocabulary) return BAD_ARGUMENT;
     Slot *slot = s->slots + index;
     if (prepare_slot(s, slot, before, limit) || reserve(s, length)) return NO_MEMORY;
@@ -250,6 +274,8 @@ static void extend(const Search *s, int64_t index, const float *scores, const in
     slot->width = (int32_t)width;
 }
 
+static const Linear *output_of(const Search *s) { return s->narrowed ? transduce_narrowed_linear(s->narrowed) : &s->decoder->output; }
+
 typedef struct {
     const Search *search;
     int64_t running;
@@ -258,15 +284,21 @@ typedef struct {
 static void choose_continuations(const void *job, long begin, long end) /* over running slots */
 {
     const Search *s = ((const ChoiceJob *)job)->search;
-    const int64_t beam = s->settings.beam, stride = padded(s->decoder->output.d_out);
+    const int64_t beam = s->settings.beam, stride = padded(output_of(s)->d_out);
     for (long i = begin; i < end; i++) {
         const Slot *slot = s->slots + s->running[i];
-        const Choice choice = {
+        Choice choice = {
             .logits = s->logits + s->first_targets[i] * stride, .sums = slot->sums + slot->length * beam,
             .forbidden = s->settings.forbidden, .scores = s->scores + i * 2 * beam, .parents = s->parents + i * 2 * beam,
             .tokens = s->chosen + i * 2 * beam, .width = slot->width, .vocabulary = s->decoder->output.d_out,
             .stride = stride, .count = 2 * beam, .forbidden_count = s->settings.forbidden_count,
         };
+        if (s->narrowed) {
+            const int64_t listed = padded(slot->listed_count);
+            transduce_narrowed_gather(s->narrowed, choice.logits, slot->width, slot->shortlist, slot->listed_count, slot->listed, listed);
+            choice.logits = slot->listed, choice.stride = listed;
+            choice.shortlist = slot->shortlist, choice.vocabulary = slot->listed_count;
+        }
         s->kernels->choose(&choice);
     }
 }
@@ -298,11 +330,13 @@ static int advance_once(Search *s, int64_t *were_running, int64_t *finished, int
     const Step step = {.tokens = s->step_tokens, .positions = s->positions, .rows = s->rows, .past = s->past,
         .first_targets = s->first_targets, .sources = s->sources, .keys = s->keys, .values = s->values, .targets = targets,
         .source_count = running, .cache_rows = s->settings.slots * beam, .capacity = s->capacity};
-    const int error = transduce_step(s->kernels, s->decoder, &step, s->logits, threads);
+    Decoder decoder = *s->decoder;
+    decoder.output = *output_of(s);
+    const int error = transduce_step(s->kernels, &decoder, &step, s->logits, threads);
     if (error) return error;
     const ChoiceJob job = {s, running};
     /* An exponential takes as long as 8 products. */
-    transduce_parallel(choose_continuations, &job, running, 8 * targets * s->decoder->output.d_out, threads);
+    transduce_parallel(choose_continuations, &job, running, 8 * targets * decoder.output.d_out, threads);
     for (int64_t i = 0; i < running; i++) {
         const int64_t first = i * 2 * beam;
         if (isnan(s->scores[first])) return NAN_LOGITS;
@@ -350,6 +384,8 @@ EXPORT int64_t transduce_search_result(const Search *s, int64_t index, int64_t r
 EXPORT int transduce_search_release(Search *s, int64_t index)
 {
     if (transduce_search_state(s, index) < 0) return BAD_ARGUMENT;
-    s->slots[index].state = FREE;
+    Slot *slot = s->slots + index;
+    if (slot->state != FREE && s->narrowed) transduce_narrowed_leave(s->narrowed, slot->shortlist, slot->listed_count);
+    slot->state = FREE;
     return DONE;
 }

@@ -15,6 +15,12 @@ static int has_avx512(void)
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
         && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+#if HAVE_AVX512BF16
+static int has_avx512bf16(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+}
+#endif
 static int has_avx512vnni(void) { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 #if HAVE_AVXVNNI
 static int has_avxvnni(void)
@@ -42,6 +48,9 @@ static const struct {
     int (*is_supported)(void);
 } sets[] = { /* the fastest first */
 #if defined(__x86_64__)
+#if HAVE_AVX512BF16
+    {&transduce_avx512bf16, has_avx512bf16},
+#endif
     {&transduce_avx512vnni, has_avx512vnni},
 #if HAVE_AVXVNNI
     {&transduce_avxvnni, has_avxvnni},
@@ -92,6 +101,7 @@ EXPORT const Field transduce_layout[] = {
     FIELD(SearchSettings, penalties), FIELD(SearchSettings, forbidden), FIELD(SearchSettings, penalty_count),
     FIELD(SearchSettings, forbidden_count), FIELD(SearchSettings, slots), FIELD(SearchSettings, beam),
     FIELD(SearchSettings, count), FIELD(SearchSettings, eos), FIELD(SearchSettings, exact),
+    FIELD(SearchSettings, has_shortlists),
     {NULL, NULL, 0, 0},
 };
 

@@ -13,8 +13,11 @@
 #define ISA_AVX512VNNI 4
 #define ISA_NEON 5
 #define ISA_NEONDOT 6
+#define ISA_AVX512BF16 7
 
-#if ISA == ISA_AVX512 || ISA == ISA_AVX512VNNI
+#define HAS_AVX512 (ISA == ISA_AVX512 || ISA == ISA_AVX512VNNI || ISA == ISA_AVX512BF16)
+
+#if HAS_AVX512
 #include <immintrin.h>
 enum { LANES = 16, VECTORS = 4, ROWS_FLOAT = 6, ROWS_INT8 = 6, PANELS_OF_ONE_ROW = 4, PANELS_OF_TWO_ROWS = 2 };
 typedef __m512 vf;
@@ -128,9 +131,22 @@ static inline vf exp_negative(vf x)
     return (vf)((vi)p + (__builtin_convertvector(n, vi) << 23));
 }
 
+/* Products of bfloat16 numbers: dot_pairs adds to each of LANES sums the products of two inputs, the same for all lanes,
+ * and two weights. A bfloat16 number is the upper half of a float32 number. */
+static inline vf dot_pairs(vf sums, vi inputs, vi weights)
+{
+#if ISA == ISA_AVX512BF16
+    return _mm512_dpbf16_ps(sums, (__m512bh)inputs, (__m512bh)weights);
+#else
+    const vi upper = splat_int((int32_t)0xffff0000);
+    sums = (vf)(inputs << 16) * (vf)(weights << 16) + sums;
+    return (vf)(inputs & upper) * (vf)(weights & upper) + sums;
+#endif
+}
+
 /* Products of 8-bit numbers. dot adds to each of LANES sums the products of four inputs, the same for all lanes, and
  * four weights. x86 multiplies unsigned inputs by signed weights, hence the offset of the inputs. */
-#if ISA == ISA_AVX512VNNI
+#if ISA == ISA_AVX512VNNI || ISA == ISA_AVX512BF16
 enum { INPUT_LIMIT = 127, INPUT_OFFSET = 128, WEIGHT_LIMIT = 127 };
 static inline vi dot(vi sums, vi inputs, vi weights)
 {
