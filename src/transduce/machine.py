@@ -1,6 +1,7 @@
 """The processor and the memory: faulty CPU instructions, the memory allocator."""
 
 import ctypes
+import gc
 import faulthandler
 import os
 import signal
@@ -104,11 +105,14 @@ _HEAP_LIMIT = 4 << 30  # bytes of the heap for which huge pages are requested
 def keep_memory() -> None:
     """Make glibc keep freed memory for reuse, in huge pages; do nothing with other C libraries.
 
+    Python's garbage collector no longer looks at what exists already: modules, classes and functions.
+
     Every training step allocates and frees the same large arrays. By default glibc returns each of them to
     the system and requests it again, page by page, which takes longer than the computation itself.
 
     This affects the whole process and cannot be undone.
     """
+    gc.freeze()
     if sys.platform != "linux":
         return
     with suppress(OSError, AttributeError, ValueError):

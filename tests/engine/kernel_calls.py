@@ -32,8 +32,8 @@ class AttentionStruct(ctypes.Structure):
 
 class PastAttentionStruct(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("query", "keys", "values", "past", "out", "scores")),
-        *((name, LONG) for name in ("row", "length", "heads", "capacity", "d_k", "d_v")),
+        *((name, ctypes.c_void_p) for name in ("query", "keys", "values", "past", "out", "scores", "rows")),
+        *((name, LONG) for name in ("row", "first_row", "length", "page_size", "heads", "d_k", "d_v")),
         ("scale", ctypes.c_float),
     )
 
@@ -69,16 +69,19 @@ def attend_past(
 ) -> Tensor:
     """Attend with all heads of one hypothesis to the positions of its past.
 
-    query (heads, d_k), keys and values (rows, heads, capacity, d), rows (length,) → (heads, d_v).
+    query (heads, d_k), keys and values (pages, rows, page size, heads, d), rows (length,) → (heads, d_v).
     """
     heads, d_k = query.shape
-    capacity, d_v = values.shape[2:]
-    out, scores = torch.empty(heads, d_v), torch.empty(length + 16)
-    rows = rows.int().contiguous()
-    parts = query.contiguous(), keys, values, rows, out, scores
+    _, cache_rows, page_size, _, d_v = values.shape
+    out, scores = torch.empty(heads, d_v), torch.empty(heads, length + 16)
+    rows = (rows - cache_rows // 2).int().contiguous()
+    pages = [(ctypes.c_void_p * len(part))(*(page.data_ptr() for page in part)) for part in (keys, values)]
+    scratch = torch.empty(length, dtype=torch.long)
     struct = PastAttentionStruct(
-        *(part.data_ptr() for part in parts),
-        *(int(rows[-1]), length, heads, capacity, d_k, d_v),
+        query.data_ptr(),
+        *map(ctypes.addressof, pages),
+        *(part.data_ptr() for part in (rows, out, scores, scratch)),
+        *(int(rows[-1]), cache_rows // 2, length, page_size, heads, d_k, d_v),
         1 / math.sqrt(d_k),
     )
     _call("attend_past", engine, ctypes.byref(struct))

@@ -117,14 +117,21 @@ def test_attention_is_the_equation(engine, seed, queries, length, d_k, d_v):
 
 
 @every_engine
-@given(seed=SEEDS, heads=st.integers(1, 3), length=st.integers(1, 40), d=st.sampled_from([16, 48, 64]))
-def test_attention_to_a_past_that_is_in_several_rows(engine, seed, heads, length, d):
+@given(
+    seed=SEEDS,
+    heads=st.integers(1, 3),
+    length=st.integers(1, 40),
+    page=st.integers(1, 50),
+    d=st.sampled_from([16, 48, 64, 80]),
+)
+def test_attention_to_a_past_that_is_in_several_rows_and_pages(engine, seed, heads, length, page, d):
     torch.manual_seed(seed)
-    keys, values = (torch.randn(4, heads, length + 3, d) for _ in range(2))
-    query, rows = torch.randn(heads, d), torch.randint(0, 4, (length,))
+    pages = -(-length // page)
+    keys, values = (torch.randn(pages, 4, page, heads, d) for _ in range(2))
+    query, rows = torch.randn(heads, d), torch.randint(2, 4, (length,))  # counted from row 2 on
     found = attend_past(engine, query, keys, values, rows, length)
     places = torch.arange(length)
-    key, value = keys[rows, :, places].transpose(0, 1), values[rows, :, places].transpose(0, 1)
+    key, value = (part[places // page, rows, places % page].transpose(0, 1) for part in (keys, values))
     expected = scaled_dot_product_attention(query[:, None], key, value).values[:, 0]
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 

@@ -26,7 +26,7 @@ CHECKS = Path(__file__).with_name("check_engine.c")
 def test_structures_are_the_same_in_python_and_c_field_by_field():
     layout = native_layout(library())
     assert layout == python_layout()
-    assert layout["Step", "capacity"] == (StepStruct.capacity.offset, 8)
+    assert layout["Step", "page_size"] == (StepStruct.page_size.offset, 8)
 
 
 @needs_engine

@@ -1,6 +1,7 @@
 """A decoder from tokens to logits, one position at a time in one call of C, and the state between steps."""
 
 import ctypes
+from ctypes import c_void_p
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -120,15 +121,13 @@ class PackedDecoder:
         tokens = torch.cat([*prompts]).long().contiguous()
         positions = torch.cat([torch.arange(length, dtype=torch.int32) for length in lengths.tolist()])
         rows = torch.arange(len(prompts), dtype=torch.int32).repeat_interleave(lengths)
+        pages = state.pages()
         struct = StepStruct(
             tokens=tokens.data_ptr(),
             positions=positions.data_ptr(),
             rows=rows.data_ptr(),
-            keys=state.keys.data_ptr(),
-            values=state.values.data_ptr(),
             targets=len(tokens),
-            cache_rows=state.keys.size(1),
-            capacity=state.keys.size(3),
+            **state.fields(pages),
         )
         self._call_step(struct, None)
         state.lengths = state.lengths + lengths
@@ -156,20 +155,18 @@ class PackedDecoder:
         sources = (SourceStruct * len(state.sources))(*(source.struct for source in state.sources))
         logits = torch.empty(targets, padded(self.vocabulary))
         first_targets = torch.arange(len(state.sources) + 1, dtype=torch.int32) * state.width
+        pages = state.pages()
         struct = StepStruct(
             tokens=tokens.data_ptr(),
             positions=state.lengths.data_ptr(),
             rows=state.rows.data_ptr(),
             first_targets=first_targets.data_ptr(),
             sources=ctypes.addressof(sources),
-            keys=state.keys.data_ptr(),
-            values=state.values.data_ptr(),
             attention=None if attention is None else attention.data_ptr(),
             targets=targets,
             source_count=len(state.sources),
-            cache_rows=state.keys.size(1),
-            capacity=state.keys.size(3),
             attention_stride=longest,
+            **state.fields(pages),
         )
         self._call_step(struct, logits)
         state.lengths = state.lengths + 1
@@ -213,7 +210,7 @@ class PackedState:
         self.lengths = torch.zeros(targets, dtype=torch.int32)  # positions that each hypothesis has read
         self.length = 0  # tokens of the targets so far
         self._capacity = max(1, capacity)
-        # (layers, rows, heads, capacity, d), reserved by the first step
+        # (layers, rows, capacity, heads, d), reserved by the first step
         self.keys = self.values = torch.empty(0, 0, 0, 0, 0)
 
     @property
@@ -223,17 +220,32 @@ class PackedState:
 
     def reserve(self, sizes: StackStruct, positions: int) -> None:
         """Make room for this many positions of every hypothesis."""
-        capacity = self.keys.size(3)
+        capacity = self.keys.size(2)
         if positions <= capacity:
             return
         capacity = max(2 * capacity, min(self._capacity, LARGEST_RESERVATION), positions)
         rows = max(self.keys.size(1), self.targets)
         for name, width in (("keys", sizes.d_k), ("values", sizes.d_v)):
-            grown = torch.empty(sizes.depth, rows, sizes.heads, capacity, width)
+            grown = torch.empty(sizes.depth, rows, capacity, sizes.heads, width)
             held = getattr(self, name)
             if held.numel():
-                grown[:, : held.size(1), :, : held.size(3)] = held
+                grown[:, : held.size(1), : held.size(2)] = held
             setattr(self, name, grown)
+
+    def pages(self) -> "ctypes.Array[c_void_p]":
+        """Return pointers to the keys and to the values, which are one page each."""
+        return (c_void_p * 2)(self.keys.data_ptr(), self.values.data_ptr())
+
+    def fields(self, pages: "ctypes.Array[c_void_p]") -> dict[str, int]:
+        """Return the fields of a `StepStruct` that tell about keys and values."""
+        first = ctypes.addressof(pages)
+        return {
+            "keys": first,
+            "values": first + ctypes.sizeof(c_void_p),
+            "cache_rows": self.keys.size(1),
+            "pages": 1,
+            "page_size": self.keys.size(2),
+        }
 
     def select(self, rows: Tensor) -> None:
         """Keep these hypotheses, in this order; see `transduce.models.protocol.State`."""
@@ -250,10 +262,9 @@ class PackedState:
 
 
 def _selected(part: Tensor, rows: Tensor, filled: int) -> Tensor:
-    """Return rows of (layers, rows, heads, capacity, d), with their first ``filled`` positions."""
-    layers, _, heads, capacity, width = part.shape
-    selected = part.new_empty(layers, len(rows), heads, capacity, width)
-    selected[:, :, :, :filled] = part[:, :, :, :filled].index_select(1, rows)
+    """Return rows of (layers, rows, capacity, heads, d), with their first ``filled`` positions."""
+    selected = part.new_empty(part.size(0), len(rows), *part.shape[2:])
+    selected[:, :, :filled] = part[:, :, :filled].index_select(1, rows)
     return selected
 
 

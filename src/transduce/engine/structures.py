@@ -66,7 +66,7 @@ class StepStruct(ctypes.Structure):
 
     _fields_ = _fields(
         tokens__positions__rows__past__first_targets__sources__keys__values__attention=c_void_p,
-        targets__source_count__cache_rows__capacity__attention_stride=c_int64,
+        targets__source_count__cache_rows__pages__page_size__attention_stride=c_int64,
     )
 
 

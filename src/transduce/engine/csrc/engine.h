@@ -90,9 +90,10 @@ typedef struct {
     const int32_t *const *past;   /* (targets): the rows of the earlier positions of each; or NULL, its own row */
     const int32_t *first_targets; /* (sources + 1); not used without memory attention */
     const Source *sources;
-    float *keys, *values; /* (layers, cache_rows, heads, capacity, d_k or d_v) */
+    float *const *keys;   /* (pages), of (layers, cache_rows, page_size, heads, d_k) each: */
+    float *const *values; /* page p has the positions from p x page_size on */
     float *attention;     /* (layers, targets, heads, attention_stride): receives the attention to the source; or NULL */
-    int64_t targets, source_count, cache_rows, capacity, attention_stride;
+    int64_t targets, source_count, cache_rows, pages, page_size, attention_stride;
 } Step;
 
 /* What a running search looks for */
@@ -129,11 +130,12 @@ typedef struct {
 
 typedef struct {
     const float *query;  /* (heads, d_k) */
-    const float *keys, *values; /* (cache_rows, heads, capacity, d_k or d_v) */
+    float *const *keys, *const *values; /* pages: see `Step` */
     const int32_t *past; /* (length - 1): the rows of the earlier positions; or NULL, the last row */
     float *out;          /* (heads, d_v) */
-    float *scores;       /* scratch: length rounded up to a vector */
-    long row, length, heads, capacity, d_k, d_v;
+    float *scores;       /* scratch: (heads, length rounded up to a vector) */
+    const float **rows;  /* scratch: (length) */
+    long row, first_row, length, page_size, heads, d_k, d_v; /* rows of a page are counted from first_row on */
     float scale;
 } PastAttention;
 
@@ -185,6 +187,8 @@ void transduce_narrowed_gather(const Narrowed *n, const float *logits, int64_t r
 /* model.c */
 int transduce_project(const Kernels *k, const Stack *s, const float *memory, int64_t length, int64_t stride, float *keys,
     float *values, int32_t threads);
-int transduce_step(const Kernels *k, const Decoder *d, const Step *step, float *logits, int32_t threads);
+int transduce_apply(const Kernels *k, const Linear *linear, const float *x, long stride, float *y, long rows, int activation,
+    int threads);
+int transduce_hidden(const Kernels *k, const Decoder *d, const Step *step, float *hidden, int32_t threads);
 
 #endif

@@ -294,50 +294,78 @@ static void softmax(float *scores, long length, long stride)
     for (long l = 0; l < stride; l += LANES) store(scores + l, load(scores + l) * inverse);
 }
 
+typedef struct { /* the values of each position: `rows`, or if that is NULL, every `stride` numbers from `first` on */
+    const float *const *rows, *first;
+    long stride, length;
+} Values;
+
+/* Mixtures of values for `queries` queries, `dims` dimensions from d on; both are compile-time constants. */
+INLINE void mix(const int queries, const int dims, const float *weights, long weight_stride, const Values values, long d,
+    float *out, long out_stride)
+{
+    vf sums[4][64 / LANES];
+#pragma GCC unroll 4
+    for (int n = 0; n < queries; n++)
+#pragma GCC unroll 16
+        for (int v = 0; v < dims / LANES; v++) sums[n][v] = splat(0.0f);
+    for (long l = 0; l < values.length; l++) {
+        const float *row = values.rows ? values.rows[l] : values.first + l * values.stride;
+#pragma GCC unroll 16
+        for (int v = 0; v < dims / LANES; v++) {
+            const vf value = load(row + d + v * LANES);
+#pragma GCC unroll 4
+            for (int n = 0; n < queries; n++) sums[n][v] = splat(weights[n * weight_stride + l]) * value + sums[n][v];
+        }
+    }
+#pragma GCC unroll 4
+    for (int n = 0; n < queries; n++)
+#pragma GCC unroll 16
+        for (int v = 0; v < dims / LANES; v++) store(out + n * out_stride + d + v * LANES, sums[n][v]);
+}
+
+/* As many dimensions at a time as keep their sums in registers */
+INLINE void mix_all(const int queries, const float *weights, long weight_stride, const Values values, long begin, long end,
+    float *out, long out_stride)
+{
+    const int most = SUMS * LANES / queries, dims = most >= 64 ? 64 : most >= 32 ? 32 : 16;
+    long d = begin;
+    for (; d + dims <= end; d += dims) mix(queries, dims, weights, weight_stride, values, d, out, out_stride);
+    for (; d < end; d += 16) mix(queries, 16, weights, weight_stride, values, d, out, out_stride);
+}
+
 /* Scores of `queries` queries, at most 4, and their mixtures of the values */
 INLINE void attend_few(const int queries, const Attention *a, long query)
 {
     const float *q = a->query + query * a->query_stride;
     const long stride = (a->length + LANES - 1) / LANES * LANES;
     for (long l = 0; l < stride; l += LANES) {
-        vf sums[4];
+        vf sums[4][CHAINS]; /* several sums for each query, which do not wait for one another */
 #pragma GCC unroll 4
-        for (int n = 0; n < queries; n++) sums[n] = splat(0.0f);
-        for (long d = 0; d < a->d_k; d++) {
-            const vf keys = load(a->keys + d * a->key_stride + l);
+        for (int n = 0; n < queries; n++)
 #pragma GCC unroll 4
-            for (int n = 0; n < queries; n++) sums[n] = splat(q[n * a->query_stride + d]) * keys + sums[n];
+            for (int c = 0; c < CHAINS; c++) sums[n][c] = splat(0.0f);
+        for (long d = 0; d < a->d_k; d += CHAINS)
+#pragma GCC unroll 4
+            for (int c = 0; c < CHAINS; c++) {
+                const vf keys = load(a->keys + (d + c) * a->key_stride + l);
+#pragma GCC unroll 4
+                for (int n = 0; n < queries; n++) sums[n][c] = splat(q[n * a->query_stride + d + c]) * keys + sums[n][c];
+            }
+#pragma GCC unroll 4
+        for (int n = 0; n < queries; n++) {
+            vf sum = sums[n][0];
+#pragma GCC unroll 4
+            for (int c = 1; c < CHAINS; c++) sum = sum + sums[n][c];
+            store(a->scores + n * a->key_stride + l, sum * splat(a->scale));
         }
-#pragma GCC unroll 4
-        for (int n = 0; n < queries; n++) store(a->scores + n * a->key_stride + l, sums[n] * splat(a->scale));
     }
     for (int n = 0; n < queries; n++) {
         softmax(a->scores + n * a->key_stride, a->length, stride);
         if (a->weights)
             memcpy(a->weights + (query + n) * a->weight_stride, a->scores + n * a->key_stride, a->length * sizeof(float));
     }
-    for (long d = 0; d < a->d_v; d += 16) {
-        enum { PARTS = 16 / LANES };
-        vf sums[4][PARTS];
-#pragma GCC unroll 4
-        for (int n = 0; n < queries; n++)
-#pragma GCC unroll 4
-            for (int v = 0; v < PARTS; v++) sums[n][v] = splat(0.0f);
-        for (long l = 0; l < a->length; l++) {
-#pragma GCC unroll 4
-            for (int v = 0; v < PARTS; v++) {
-                const vf value = load(a->values + l * a->value_stride + d + v * LANES);
-#pragma GCC unroll 4
-                for (int n = 0; n < queries; n++)
-                    sums[n][v] = splat(a->scores[n * a->key_stride + l]) * value + sums[n][v];
-            }
-        }
-#pragma GCC unroll 4
-        for (int n = 0; n < queries; n++)
-#pragma GCC unroll 4
-            for (int v = 0; v < PARTS; v++)
-                store(a->out + (query + n) * a->out_stride + d + v * LANES, sums[n][v]);
-    }
+    const Values values = {NULL, a->values, a->value_stride, a->length};
+    mix_all(queries, a->scores, a->key_stride, values, 0, a->d_v, a->out + query * a->out_stride, a->out_stride);
 }
 
 static void attend(const Attention *a)
@@ -351,34 +379,32 @@ static void attend(const Attention *a)
     }
 }
 
+/* The row of the caches that position l of a hypothesis is in, within its page */
+INLINE long past_row(const PastAttention *a, long l, long first)
+{
+    const long row = a->past && l < a->length - 1 ? a->past[l] : a->row;
+    return (a->first_row + row) * a->page_size + l - first;
+}
+
 static void attend_past(const PastAttention *a)
 {
-    const long stride = (a->length + LANES - 1) / LANES * LANES;
-    for (long h = 0; h < a->heads; h++) {
-        const float *query = a->query + h * a->d_k;
-        for (long l = 0; l < a->length; l++) {
-            const long row = a->past && l < a->length - 1 ? a->past[l] : a->row;
-            const float *key = a->keys + ((row * a->heads + h) * a->capacity + l) * a->d_k;
-            vf sum = splat(0.0f);
-            for (long d = 0; d < a->d_k; d += LANES) sum = load(query + d) * load(key + d) + sum;
-            a->scores[l] = sum_lanes(sum) * a->scale;
-        }
-        softmax(a->scores, a->length, stride);
-        for (long d = 0; d < a->d_v; d += 16) {
-            enum { PARTS = 16 / LANES };
-            vf sums[PARTS];
-#pragma GCC unroll 4
-            for (int v = 0; v < PARTS; v++) sums[v] = splat(0.0f);
-            for (long l = 0; l < a->length; l++) {
-                const long row = a->past && l < a->length - 1 ? a->past[l] : a->row;
-                const float *value = a->values + ((row * a->heads + h) * a->capacity + l) * a->d_v + d;
-                const vf weight = splat(a->scores[l]);
-#pragma GCC unroll 4
-                for (int v = 0; v < PARTS; v++) sums[v] = weight * load(value + v * LANES) + sums[v];
+    const long stride = (a->length + LANES - 1) / LANES * LANES, width = a->heads * a->d_v;
+    for (long first = 0, page = 0; first < a->length; first += a->page_size, page++)
+        for (long l = first; l < a->length && l < first + a->page_size; l++) {
+            const long row = past_row(a, l, first);
+            const float *key = a->keys[page] + row * a->heads * a->d_k;
+            a->rows[l] = a->values[page] + row * width;
+            for (long h = 0; h < a->heads; h++) {
+                vf sum = splat(0.0f);
+                for (long d = h * a->d_k; d < (h + 1) * a->d_k; d += LANES) sum = load(a->query + d) * load(key + d) + sum;
+                a->scores[h * stride + l] = sum_lanes(sum) * a->scale;
             }
-#pragma GCC unroll 4
-            for (int v = 0; v < PARTS; v++) store(a->out + h * a->d_v + d + v * LANES, sums[v]);
         }
+    const Values values = {a->rows, NULL, 0, a->length};
+    for (long h = 0; h < a->heads; h++) {
+        softmax(a->scores + h * stride, a->length, stride);
+        /* A row of values has those of all heads: each head mixes its own dimensions. */
+        mix_all(1, a->scores + h * stride, 0, values, h * a->d_v, (h + 1) * a->d_v, a->out, 0);
     }
 }
 

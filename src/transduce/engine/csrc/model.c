@@ -36,7 +36,7 @@ static void multiply_panels(const void *job, long begin, long end)
 }
 
 /* x (rows, stride), of which the first d_in columns are used, to y (rows, padded(d_out)) */
-static int apply(const Kernels *k, const Linear *linear, const float *x, long stride, float *y, long rows, int activation,
+int transduce_apply(const Kernels *k, const Linear *linear, const float *x, long stride, float *y, long rows, int activation,
     int threads)
 {
     const long d_in = linear->d_in;
@@ -71,7 +71,7 @@ static int apply(const Kernels *k, const Linear *linear, const float *x, long st
 EXPORT int transduce_linear(const Kernels *k, const Linear *linear, const float *x, float *y, int64_t rows, int32_t threads)
 {
     if (rows < 0 || linear->d_in % 16 || linear->d_in <= 0) return BAD_ARGUMENT;
-    return apply(k, linear, x, linear->d_in, y, rows, NO_ACTIVATION, threads);
+    return transduce_apply(k, linear, x, linear->d_in, y, rows, NO_ACTIVATION, threads);
 }
 
 /* Scratch memory of a stack: one row per position */
@@ -120,9 +120,9 @@ static int feed_forward(const Kernels *k, const Stack *s, const Layer *layer, co
     const float *in = sublayer_input(k, s, &layer->around_feed_forward, scratch);
     const long width = layer->inner.d_out, stride = padded(width);
     const int in_product = s->activation == RELU ? RELU : NO_ACTIVATION;
-    if (apply(k, &layer->inner, in, s->d_model, scratch->wide, scratch->rows, in_product, threads)) return NO_MEMORY;
+    if (transduce_apply(k, &layer->inner, in, s->d_model, scratch->wide, scratch->rows, in_product, threads)) return NO_MEMORY;
     if (!in_product) k->activate(s->activation, scratch->wide, scratch->rows, width, stride);
-    if (apply(k, &layer->outer, scratch->wide, stride, scratch->narrow, scratch->rows, NO_ACTIVATION, threads))
+    if (transduce_apply(k, &layer->outer, scratch->wide, stride, scratch->narrow, scratch->rows, NO_ACTIVATION, threads))
         return NO_MEMORY;
     add_residual(k, s, &layer->around_feed_forward, scratch, scratch->narrow);
     return DONE;
@@ -213,14 +213,14 @@ EXPORT int transduce_encode(const Kernels *k, const Stack *s, const int64_t *beg
     for (long l = 0; !error && l < s->depth; l++) {
         const Layer *layer = s->layers + l;
         const float *in = sublayer_input(k, s, &layer->around_self_attention, &scratch);
-        error = apply(k, &layer->query_key_value, in, s->d_model, scratch.wide, tokens, NO_ACTIVATION, threads);
+        error = transduce_apply(k, &layer->query_key_value, in, s->d_model, scratch.wide, tokens, NO_ACTIVATION, threads);
         if (s->rotations && !error)
             for (int64_t i = 0; i < sources; i++)
                 for (int64_t token = begins[i]; token < begins[i + 1]; token++)
                     rotate(s, scratch.wide + token * job.row_stride, token - begins[i]);
         if (!error) transduce_parallel(attend_sources, &job, sources * s->heads, products, threads);
         error = error || job.failed ? NO_MEMORY
-                                    : apply(k, &layer->self_output, scratch.narrow, values, scratch.wide, tokens,
+                                    : transduce_apply(k, &layer->self_output, scratch.narrow, values, scratch.wide, tokens,
                                           NO_ACTIVATION, threads);
         if (!error) add_residual(k, s, &layer->around_self_attention, &scratch, scratch.wide);
         error = error || feed_forward(k, s, layer, &scratch, threads) ? NO_MEMORY : DONE;
@@ -243,7 +243,7 @@ EXPORT int transduce_project(const Kernels *k, const Stack *s, const float *memo
     if (!rows) return NO_MEMORY;
     int error = DONE;
     for (long l = 0; !error && l < s->depth; l++) {
-        error = apply(k, &s->layers[l].memory_key_value, memory, s->d_model, rows, length, NO_ACTIVATION, threads);
+        error = transduce_apply(k, &s->layers[l].memory_key_value, memory, s->d_model, rows, length, NO_ACTIVATION, threads);
         for (long h = 0; !error && h < s->heads; h++) {
             transpose(rows + h * s->d_k, length, s->d_k, row_stride, keys + (l * s->heads + h) * s->d_k * stride, stride);
             float *value = values + (l * s->heads + h) * length * s->d_v;
@@ -262,7 +262,8 @@ typedef struct {
     const Decoder *decoder;
     const Step *step;
     const Scratch *scratch;
-    float *scores; /* (targets, longest) or (sources, 4, longest): scratch */
+    float *scores;      /* (targets, heads, longest) or (sources, 4, longest): scratch */
+    const float **past; /* (targets, longest): scratch */
     long layer, longest;
 } LayerJob;
 
@@ -272,14 +273,13 @@ static void attend_own(const void *job, long begin, long end) /* over targets */
     const Stack *s = &j->decoder->stack;
     const Step *step = j->step;
     const long keys = s->heads * s->d_k, values = s->heads * s->d_v, stride = padded(2 * keys + values);
-    const long row_size = s->heads * step->capacity, first = j->layer * step->cache_rows * row_size;
     for (long t = begin; t < end; t++) {
         const PastAttention past = {
-            .query = j->scratch->wide + t * stride, .keys = step->keys + first * s->d_k,
-            .values = step->values + first * s->d_v, .past = step->past ? step->past[t] : NULL,
-            .out = j->scratch->narrow + t * values, .scores = j->scores + t * j->longest, .row = step->rows[t],
-            .length = step->positions[t] + 1, .heads = s->heads, .capacity = step->capacity, .d_k = s->d_k, .d_v = s->d_v,
-            .scale = 1 / sqrtf((float)s->d_k),
+            .query = j->scratch->wide + t * stride, .keys = step->keys, .values = step->values,
+            .past = step->past ? step->past[t] : NULL, .out = j->scratch->narrow + t * values,
+            .scores = j->scores + t * s->heads * j->longest, .rows = j->past + t * j->longest, .row = step->rows[t],
+            .first_row = j->layer * step->cache_rows, .length = step->positions[t] + 1, .page_size = step->page_size,
+            .heads = s->heads, .d_k = s->d_k, .d_v = s->d_v, .scale = 1 / sqrtf((float)s->d_k),
         };
         j->kernels->attend_past(&past);
     }
@@ -315,14 +315,14 @@ static void attend_memory(const void *job, long begin, long end) /* over sources
 /* Copies keys and values, which follow the queries in each row, into the caches. */
 static void append(const Stack *s, const Step *step, long layer, float *rows)
 {
-    const long keys = s->heads * s->d_k, stride = padded(2 * keys + s->heads * s->d_v);
+    const long keys = s->heads * s->d_k, values = s->heads * s->d_v, stride = padded(2 * keys + values);
     for (long t = 0; t < step->targets; t++, rows += stride) {
         if (s->rotations) rotate(s, rows, step->positions[t]);
-        for (long h = 0; h < s->heads; h++) {
-            const long place = ((layer * step->cache_rows + step->rows[t]) * s->heads + h) * step->capacity + step->positions[t];
-            memcpy(step->keys + place * s->d_k, rows + keys + h * s->d_k, s->d_k * sizeof(float));
-            memcpy(step->values + place * s->d_v, rows + 2 * keys + h * s->d_v, s->d_v * sizeof(float));
-        }
+        const long page = step->positions[t] / step->page_size;
+        const long row = layer * step->cache_rows + step->rows[t];
+        const long place = row * step->page_size + step->positions[t] % step->page_size;
+        memcpy(step->keys[page] + place * keys, rows + keys, keys * sizeof(float));
+        memcpy(step->values[page] + place * values, rows + 2 * keys, values * sizeof(float));
     }
 }
 
@@ -333,7 +333,7 @@ static int check_step(const Decoder *d, const Step *step)
     for (long t = 0; t < step->targets; t++) {
         const long position = step->positions[t], row = step->rows[t];
         if (step->tokens[t] < 0 || step->tokens[t] >= d->vocabulary) return BAD_ARGUMENT;
-        if (position < 0 || position >= step->capacity || position >= limit) return BAD_ARGUMENT;
+        if (position < 0 || position >= step->pages * step->page_size || position >= limit) return BAD_ARGUMENT;
         if (row < 0 || row >= step->cache_rows) return BAD_ARGUMENT;
         for (long l = 0; step->past && l < position; l++)
             if (step->past[t][l] < 0 || step->past[t][l] >= step->cache_rows) return BAD_ARGUMENT;
@@ -358,29 +358,29 @@ static int run_layer(const LayerJob *job, int threads)
     const long rows = scratch->rows, values = s->heads * s->d_v;
 
     const float *in = sublayer_input(k, s, &layer->around_self_attention, scratch);
-    if (apply(k, &layer->query_key_value, in, s->d_model, scratch->wide, rows, NO_ACTIVATION, threads)) return NO_MEMORY;
+    if (transduce_apply(k, &layer->query_key_value, in, s->d_model, scratch->wide, rows, NO_ACTIVATION, threads)) return NO_MEMORY;
     append(s, job->step, job->layer, scratch->wide);
     transduce_parallel(attend_own, job, rows, rows * job->longest * 2 * values, threads);
-    if (apply(k, &layer->self_output, scratch->narrow, values, scratch->wide, rows, NO_ACTIVATION, threads)) return NO_MEMORY;
+    if (transduce_apply(k, &layer->self_output, scratch->narrow, values, scratch->wide, rows, NO_ACTIVATION, threads)) return NO_MEMORY;
     add_residual(k, s, &layer->around_self_attention, scratch, scratch->wide);
 
     if (s->has_memory) {
         in = sublayer_input(k, s, &layer->around_memory_attention, scratch);
-        if (apply(k, &layer->memory_query, in, s->d_model, scratch->wide, rows, NO_ACTIVATION, threads)) return NO_MEMORY;
+        if (transduce_apply(k, &layer->memory_query, in, s->d_model, scratch->wide, rows, NO_ACTIVATION, threads)) return NO_MEMORY;
         transduce_parallel(attend_memory, job, job->step->source_count, rows * job->longest * 2 * values, threads);
-        if (apply(k, &layer->memory_output, scratch->narrow, values, scratch->wide, rows, NO_ACTIVATION, threads))
+        if (transduce_apply(k, &layer->memory_output, scratch->narrow, values, scratch->wide, rows, NO_ACTIVATION, threads))
             return NO_MEMORY;
         add_residual(k, s, &layer->around_memory_attention, scratch, scratch->wide);
     }
     return feed_forward(k, s, layer, scratch, threads);
 }
 
-/* Reads one token per hypothesis; logits (targets, padded(vocabulary)), minus infinity beyond the vocabulary; or NULL */
-EXPORT int transduce_step(const Kernels *k, const Decoder *d, const Step *step, float *logits, int32_t threads)
+/* Reads one token per hypothesis; hidden (targets, d_model) receives the input of the output layer, or may be NULL */
+int transduce_hidden(const Kernels *k, const Decoder *d, const Step *step, float *hidden, int32_t threads)
 {
     const Stack *s = &d->stack;
     const long targets = step->targets, width = s->d_model;
-    if (check_step(d, step)) return BAD_ARGUMENT;
+    if (step->page_size < 1 || check_step(d, step)) return BAD_ARGUMENT;
     if (!targets) return DONE;
     long longest = 0;
     for (long t = 0; t < targets; t++) longest = longer(longest, step->positions[t] + 1);
@@ -388,18 +388,33 @@ EXPORT int transduce_step(const Kernels *k, const Decoder *d, const Step *step, 
     longest = whole_vectors(longest);
     Scratch scratch;
     if (allocate_scratch(s, targets, &scratch)) return NO_MEMORY;
-    float *scores = allocate(longer(targets, 4 * step->source_count) * longest);
-    int error = scores ? DONE : NO_MEMORY;
+    float *scores = allocate(longer(targets * s->heads, 4 * step->source_count) * longest);
+    const float **past = malloc(targets * longest * sizeof *past);
+    int error = scores && past ? DONE : NO_MEMORY;
     for (long t = 0; t < targets; t++) {
         const float *row = d->embedding + step->tokens[t] * width;
         const float *position = d->positions ? d->positions + step->positions[t] * width : NULL;
         for (long i = 0; i < width; i++) scratch.x[t * width + i] = row[i] * d->scale + (position ? position[i] : 0.0f);
     }
-    LayerJob job = {k, d, step, &scratch, scores, 0, longest};
+    LayerJob job = {k, d, step, &scratch, scores, past, 0, longest};
     for (; !error && job.layer < s->depth; job.layer++) error = run_layer(&job, threads);
     if (s->final) k->normalise(s->final, scratch.x, scratch.x, targets, width, s->epsilon);
-    if (logits && !error) error = apply(k, &d->output, scratch.x, width, logits, targets, NO_ACTIVATION, threads);
+    if (hidden && !error) memcpy(hidden, scratch.x, targets * width * sizeof *hidden);
     free(scores);
+    free(past);
     free(scratch.x);
+    return error;
+}
+
+/* Reads one token per hypothesis; logits (targets, padded(vocabulary)), minus infinity beyond the vocabulary; or NULL */
+EXPORT int transduce_step(const Kernels *k, const Decoder *d, const Step *step, float *logits, int32_t threads)
+{
+    const long width = d->stack.d_model;
+    if (!logits || step->targets < 1) return transduce_hidden(k, d, step, NULL, threads);
+    float *hidden = allocate(step->targets * width);
+    if (!hidden) return NO_MEMORY;
+    int error = transduce_hidden(k, d, step, hidden, threads);
+    if (!error) error = transduce_apply(k, &d->output, hidden, width, logits, step->targets, NO_ACTIVATION, threads);
+    free(hidden);
     return error;
 }

@@ -16,6 +16,7 @@ typedef struct { /* a finished hypothesis: `token` after hypothesis `origin` of 
 } Ending;
 
 enum { FREE, RUNNING, FINISHED };
+enum { PAGE_SIZE = 16, GROUP = 32 }; /* positions of a page; hypotheses whose logits are computed and used together */
 
 typedef struct {
     int32_t state, length, limit, width, ended;
@@ -38,14 +39,14 @@ typedef struct {
     Narrowed *narrowed; /* the output, with shortlists; or NULL */
     SearchSettings settings;
     Slot *slots;
-    float *keys, *values; /* the caches: see `Step` */
-    int64_t capacity;
+    float **keys, **values; /* the pages of the caches: see `Step` */
+    int64_t pages;
     /* Room for one step of all slots */
     int64_t *step_tokens;
     int32_t *positions, *rows, *first_targets, *running;
     const int32_t **past;
     Source *sources;
-    float *logits, *scores;
+    float *hidden, *scores;
     int32_t *parents, *chosen;
 } Search;
 
@@ -60,7 +61,11 @@ EXPORT void transduce_search_free(Search *s)
         free(s->slots[i].endings);
     }
     transduce_narrowed_free(s->narrowed);
-    void *parts[] = {s->slots, s->keys, s->values, s->step_tokens, s->positions, s->past, s->sources, s->logits, s->scores,
+    for (int64_t page = 0; page < s->pages; page++) {
+        free(s->keys[page]);
+        free(s->values[page]);
+    }
+    void *parts[] = {s->slots, s->keys, s->values, s->step_tokens, s->positions, s->past, s->sources, s->hidden, s->scores,
         s->parents, s};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) free(parts[i]);
 }
@@ -80,11 +85,11 @@ EXPORT Search *transduce_search_new(const Kernels *kernels, const Decoder *decod
     s->positions = malloc((2 * targets + 2 * slots + 1) * sizeof *s->positions); /* and the next three arrays */
     s->past = malloc(targets * sizeof *s->past);
     s->sources = malloc(slots * sizeof *s->sources);
-    s->logits = malloc(targets * padded(decoder->output.d_out) * sizeof *s->logits);
+    s->hidden = malloc(targets * decoder->stack.d_model * sizeof *s->hidden);
     s->scores = malloc(2 * targets * sizeof *s->scores);
     s->parents = malloc(4 * targets * sizeof *s->parents); /* and `chosen` */
     if (settings->has_shortlists) s->narrowed = transduce_narrowed_new(&decoder->output, kernels->panel);
-    int failed = (settings->has_shortlists && !s->narrowed) || !s->slots || !s->step_tokens || !s->positions || !s->past || !s->sources || !s->logits || !s->scores || !s->parents;
+    int failed = (settings->has_shortlists && !s->narrowed) || !s->slots || !s->step_tokens || !s->positions || !s->past || !s->sources || !s->hidden || !s->scores || !s->parents;
     for (int64_t i = 0; !failed && i < slots; i++) failed = !(s->slots[i].endings = malloc(beam * sizeof(Ending)));
     if (failed) {
         transduce_search_free(s);
@@ -100,31 +105,26 @@ EXPORT void transduce_search_penalties(Search *s, const double *penalties, int64
     s->settings.penalties = penalties, s->settings.penalty_count = count;
 }
 
-/* Makes room for `needed` positions in every row of the caches. */
+/* Adds pages until every row of the caches has room for `needed` positions. Nothing is moved. */
 static int reserve(Search *s, int64_t needed)
 {
-    if (needed <= s->capacity) return DONE;
     const Stack *stack = &s->decoder->stack;
-    int64_t capacity = s->capacity ? s->capacity : 16;
-    while (capacity < needed) capacity *= 2;
-    const int64_t lists = stack->depth * s->settings.slots * s->settings.beam * stack->heads;
-    const int64_t widths[] = {stack->d_k, stack->d_v};
-    float **caches[] = {&s->keys, &s->values}, *grown[2];
-    for (int i = 0; i < 2; i++) {
-        grown[i] = malloc((size_t)(lists * capacity * widths[i] + WIDEST_VECTOR) * sizeof(float));
-        if (!grown[i]) {
-            if (i) free(grown[0]);
-            return NO_MEMORY;
-        }
+    const int64_t positions = stack->depth * s->settings.slots * s->settings.beam * PAGE_SIZE * stack->heads;
+    const int64_t pages = (needed + PAGE_SIZE - 1) / PAGE_SIZE;
+    if (pages <= s->pages) return DONE;
+    float **keys = realloc(s->keys, pages * sizeof *keys);
+    if (keys) s->keys = keys;
+    float **values = realloc(s->values, pages * sizeof *values);
+    if (values) s->values = values;
+    if (!keys || !values) return NO_MEMORY;
+    for (; s->pages < pages; s->pages++) {
+        keys[s->pages] = malloc((size_t)(positions * stack->d_k + WIDEST_VECTOR) * sizeof(float));
+        values[s->pages] = malloc((size_t)(positions * stack->d_v + WIDEST_VECTOR) * sizeof(float));
+        if (keys[s->pages] && values[s->pages]) continue;
+        free(keys[s->pages]);
+        free(values[s->pages]);
+        return NO_MEMORY;
     }
-    for (int i = 0; i < 2; i++) {
-        for (int64_t list = 0; s->capacity && list < lists; list++)
-            memcpy(grown[i] + list * capacity * widths[i], *caches[i] + list * s->capacity * widths[i],
-                s->capacity * widths[i] * sizeof(float));
-        free(*caches[i]);
-        *caches[i] = grown[i];
-    }
-    s->capacity = capacity;
     return DONE;
 }
 
@@ -206,8 +206,8 @@ EXPORT int transduce_search_add_prompt(Search *s, int64_t index, const int64_t *
         for (int64_t i = 0; i < before; i++) numbers[i] = (int32_t)i, numbers[before + i] = row;
         const Step step = {.tokens = prompt, .positions = numbers, .rows = numbers + before, .keys = s->keys,
             .values = s->values, .targets = before, .cache_rows = s->settings.slots * s->settings.beam,
-            .capacity = s->capacity};
-        error = transduce_step(s->kernels, s->decoder, &step, NULL, threads);
+            .pages = s->pages, .page_size = PAGE_SIZE};
+        error = transduce_hidden(s->kernels, s->decoder, &step, NULL, threads);
         free(numbers);
     }
     if (!error) slot->state = RUNNING;
@@ -279,28 +279,50 @@ static const Linear *output_of(const Search *s) { return s->narrowed ? transduce
 typedef struct {
     const Search *search;
     int64_t running;
+    int threads; /* for the output layer of one group */
+    int failed;
 } ChoiceJob;
 
-static void choose_continuations(const void *job, long begin, long end) /* over running slots */
+static void choose_continuations(const Search *s, int64_t i, const float *logits, int64_t stride) /* of the i-th running slot */
 {
-    const Search *s = ((const ChoiceJob *)job)->search;
-    const int64_t beam = s->settings.beam, stride = padded(output_of(s)->d_out);
-    for (long i = begin; i < end; i++) {
-        const Slot *slot = s->slots + s->running[i];
-        Choice choice = {
-            .logits = s->logits + s->first_targets[i] * stride, .sums = slot->sums + slot->length * beam,
-            .forbidden = s->settings.forbidden, .scores = s->scores + i * 2 * beam, .parents = s->parents + i * 2 * beam,
-            .tokens = s->chosen + i * 2 * beam, .width = slot->width, .vocabulary = s->decoder->output.d_out,
-            .stride = stride, .count = 2 * beam, .forbidden_count = s->settings.forbidden_count,
-        };
-        if (s->narrowed) {
-            const int64_t listed = padded(slot->listed_count);
-            transduce_narrowed_gather(s->narrowed, choice.logits, slot->width, slot->shortlist, slot->listed_count, slot->listed, listed);
-            choice.logits = slot->listed, choice.stride = listed;
-            choice.shortlist = slot->shortlist, choice.vocabulary = slot->listed_count;
-        }
-        s->kernels->choose(&choice);
+    const int64_t beam = s->settings.beam;
+    const Slot *slot = s->slots + s->running[i];
+    Choice choice = {
+        .logits = logits, .sums = slot->sums + slot->length * beam, .forbidden = s->settings.forbidden,
+        .scores = s->scores + i * 2 * beam, .parents = s->parents + i * 2 * beam, .tokens = s->chosen + i * 2 * beam,
+        .width = slot->width, .vocabulary = s->decoder->output.d_out, .stride = stride, .count = 2 * beam,
+        .forbidden_count = s->settings.forbidden_count,
+    };
+    if (s->narrowed) {
+        const int64_t listed = padded(slot->listed_count);
+        transduce_narrowed_gather(s->narrowed, logits, slot->width, slot->shortlist, slot->listed_count, slot->listed, listed);
+        choice.logits = slot->listed, choice.stride = listed;
+        choice.shortlist = slot->shortlist, choice.vocabulary = slot->listed_count;
     }
+    s->kernels->choose(&choice);
+}
+
+/* Logits and continuations of some running slots, a group at a time: the logits of more would not stay in the cache. */
+static void continue_slots(const void *job, long begin, long end)
+{
+    ChoiceJob *j = (ChoiceJob *)job;
+    const Search *s = j->search;
+    const Linear *output = output_of(s);
+    const int64_t stride = padded(output->d_out), width = s->decoder->stack.d_model;
+    float *logits = malloc((GROUP + s->settings.beam) * stride * sizeof *logits);
+    if (!logits) j->failed = 1; /* every thread writes the same value */
+    for (long i = begin, next; logits && i < end; i = next) {
+        const int32_t *targets = s->first_targets;
+        for (next = i + 1; next < end && targets[next + 1] - targets[i] <= GROUP;) next++;
+        if (transduce_apply(s->kernels, output, s->hidden + targets[i] * width, width, logits, targets[next] - targets[i],
+                NO_ACTIVATION, j->threads)) {
+            j->failed = 1;
+            break;
+        }
+        for (long slot = i; slot < next; slot++)
+            choose_continuations(s, slot, logits + (targets[slot] - targets[i]) * stride, stride);
+    }
+    free(logits);
 }
 
 /* One step of every running sentence; says how many were running, and how many of them are finished now */
@@ -329,14 +351,15 @@ static int advance_once(Search *s, int64_t *were_running, int64_t *finished, int
     if (reserve(s, longest)) return NO_MEMORY;
     const Step step = {.tokens = s->step_tokens, .positions = s->positions, .rows = s->rows, .past = s->past,
         .first_targets = s->first_targets, .sources = s->sources, .keys = s->keys, .values = s->values, .targets = targets,
-        .source_count = running, .cache_rows = s->settings.slots * beam, .capacity = s->capacity};
-    Decoder decoder = *s->decoder;
-    decoder.output = *output_of(s);
-    const int error = transduce_step(s->kernels, &decoder, &step, s->logits, threads);
+        .source_count = running, .cache_rows = s->settings.slots * beam, .pages = s->pages, .page_size = PAGE_SIZE};
+    const int error = transduce_hidden(s->kernels, s->decoder, &step, s->hidden, threads);
     if (error) return error;
-    const ChoiceJob job = {s, running};
-    /* An exponential takes as long as 8 products. */
-    transduce_parallel(choose_continuations, &job, running, 8 * targets * decoder.output.d_out, threads);
+    /* Threads share the slots, or if there are few, the output layer of each group. An exponential is about 8 products. */
+    const int is_large = targets >= threads * GROUP;
+    ChoiceJob job = {s, running, is_large ? 1 : threads, 0};
+    const long products = targets * output_of(s)->d_out * (s->decoder->stack.d_model + 8);
+    transduce_parallel(continue_slots, &job, running, products, is_large ? threads : 1);
+    if (job.failed) return NO_MEMORY;
     for (int64_t i = 0; i < running; i++) {
         const int64_t first = i * 2 * beam;
         if (isnan(s->scores[first])) return NAN_LOGITS;

@@ -97,7 +97,7 @@ EXPORT const Field transduce_layout[] = {
     FIELD(Source, keys), FIELD(Source, values), FIELD(Source, length), FIELD(Source, stride),
     FIELD(Step, tokens), FIELD(Step, positions), FIELD(Step, rows), FIELD(Step, past), FIELD(Step, first_targets),
     FIELD(Step, sources), FIELD(Step, keys), FIELD(Step, values), FIELD(Step, attention), FIELD(Step, targets),
-    FIELD(Step, source_count), FIELD(Step, cache_rows), FIELD(Step, capacity), FIELD(Step, attention_stride),
+    FIELD(Step, source_count), FIELD(Step, cache_rows), FIELD(Step, pages), FIELD(Step, page_size), FIELD(Step, attention_stride),
     FIELD(SearchSettings, penalties), FIELD(SearchSettings, forbidden), FIELD(SearchSettings, penalty_count),
     FIELD(SearchSettings, forbidden_count), FIELD(SearchSettings, slots), FIELD(SearchSettings, beam),
     FIELD(SearchSettings, count), FIELD(SearchSettings, eos), FIELD(SearchSettings, exact),

@@ -1,7 +1,8 @@
 /* What differs between instruction sets: the width of a vector, and the product of 8-bit numbers.
  *
  * A file that includes this one defines ISA, which is one of the names below, and asks the compiler for its
- * instructions.
+ * instructions. The rows and panels of a product, the SUMS of attention and the CHAINS of independent sums among them are
+ * as many as the registers hold.
  */
 #include <math.h>
 #include <string.h>
@@ -19,7 +20,7 @@
 
 #if HAS_AVX512
 #include <immintrin.h>
-enum { LANES = 16, VECTORS = 4, ROWS_FLOAT = 6, ROWS_INT8 = 6, PANELS_OF_ONE_ROW = 4, PANELS_OF_TWO_ROWS = 2 };
+enum { LANES = 16, VECTORS = 4, ROWS_FLOAT = 6, ROWS_INT8 = 6, PANELS_OF_ONE_ROW = 4, PANELS_OF_TWO_ROWS = 2, SUMS = 16, CHAINS = 4 };
 typedef __m512 vf;
 typedef int vi __attribute__((vector_size(64)));
 static inline vf splat(float x) { return _mm512_set1_ps(x); }
@@ -32,7 +33,7 @@ static inline vf absolute(vf a) { return _mm512_abs_ps(a); }
 static inline vi splat_int(int32_t x) { return (vi)_mm512_set1_epi32(x); }
 #elif ISA == ISA_AVX2 || ISA == ISA_AVXVNNI
 #include <immintrin.h>
-enum { LANES = 8, VECTORS = 2, ROWS_FLOAT = 6, ROWS_INT8 = 4, PANELS_OF_ONE_ROW = 4, PANELS_OF_TWO_ROWS = 2 };
+enum { LANES = 8, VECTORS = 2, ROWS_FLOAT = 6, ROWS_INT8 = 4, PANELS_OF_ONE_ROW = 4, PANELS_OF_TWO_ROWS = 2, SUMS = 8, CHAINS = 2 };
 typedef __m256 vf;
 typedef int vi __attribute__((vector_size(32)));
 static inline vf splat(float x) { return _mm256_set1_ps(x); }
@@ -55,7 +56,7 @@ static inline vf absolute(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f),
 static inline vi splat_int(int32_t x) { return (vi)_mm256_set1_epi32(x); }
 #elif ISA == ISA_NEON || ISA == ISA_NEONDOT
 #include <arm_neon.h>
-enum { LANES = 4, VECTORS = 4, ROWS_FLOAT = 6, ROWS_INT8 = 4, PANELS_OF_ONE_ROW = 2, PANELS_OF_TWO_ROWS = 1 };
+enum { LANES = 4, VECTORS = 4, ROWS_FLOAT = 6, ROWS_INT8 = 4, PANELS_OF_ONE_ROW = 2, PANELS_OF_TWO_ROWS = 1, SUMS = 16, CHAINS = 4 };
 typedef float32x4_t vf;
 typedef int vi __attribute__((vector_size(16)));
 static inline vf splat(float x) { return vdupq_n_f32(x); }
@@ -68,7 +69,7 @@ static inline int any_greater(vf a, vf b) { return vmaxvq_u32(vcgtq_f32(a, b)) !
 static inline vf absolute(vf a) { return vabsq_f32(a); }
 static inline vi splat_int(int32_t x) { return (vi)vdupq_n_s32(x); }
 #else
-enum { LANES = 4, VECTORS = 2, ROWS_FLOAT = 4, ROWS_INT8 = 2, PANELS_OF_ONE_ROW = 1, PANELS_OF_TWO_ROWS = 1 };
+enum { LANES = 4, VECTORS = 2, ROWS_FLOAT = 4, ROWS_INT8 = 2, PANELS_OF_ONE_ROW = 1, PANELS_OF_TWO_ROWS = 1, SUMS = 8, CHAINS = 2 };
 typedef float vf __attribute__((vector_size(16)));
 typedef int vi __attribute__((vector_size(16)));
 static inline vf splat(float x) { return (vf){x, x, x, x}; }
