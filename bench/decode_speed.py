@@ -5,10 +5,10 @@ outputs are token ids: tokenization is not measured. All engines divide scores b
 own rule. There are three kinds of batches: one sentence at a time, which gives the latency; 32 at a time, in
 the order of the text; all of them, sorted by length. Each engine uses its best settings among those tried:
 threads and parallel batches (Hugging Face has none), then the size of sorted batches; of CTranslate2's
-instruction sets and libraries, the fastest. Hugging Face, which is many times slower, gets one round. Processes and threads start before the measurement. With trained
-weights, a precision of ours that loses more than 0.1 BLEU does not count in the ratios; those of the others
-count unless their output is damaged. Only ours asks the C library to keep freed memory, as its commands do;
-Hugging Face has no int8 on CPUs.
+instruction sets and libraries, the fastest. Hugging Face, which is many times slower, gets one round.
+Processes and threads start before the measurement. With trained weights, a precision of ours that loses more
+than 0.1 BLEU does not count in the ratios; those of the others count unless their output is damaged. Only
+ours asks the C library to keep freed memory, as its commands do; Hugging Face has no int8 on CPUs.
 
 make bench-decode
 

@@ -1,8 +1,8 @@
 """The processor and the memory: faulty CPU instructions, the memory allocator."""
 
 import ctypes
-import gc
 import faulthandler
+import gc
 import os
 import signal
 import sys

@@ -1,8 +1,8 @@
 """A decoder from tokens to logits, one position at a time in one call of C, and the state between steps."""
 
 import ctypes
-from ctypes import c_void_p
 from collections.abc import Sequence
+from ctypes import c_void_p
 from dataclasses import dataclass
 from functools import cached_property
 
