@@ -35,7 +35,7 @@ import torch
 import transformers
 from transformers import MarianConfig, MarianMTModel
 
-from train_speed import MULTI30K, VOCABULARIES, random_lengths, seconds
+from train_speed import ISAS, MULTI30K, VOCABULARIES, limit_to, processor, random_lengths, seconds
 from transduce import artifact
 from transduce.config import PRESETS, Vocabulary, preset
 from transduce.data.corpus import AlignedFiles, Corpus
@@ -319,17 +319,6 @@ FIRST = " --stop first"  # as CTranslate2 stops; otherwise, the search is exact
 VARIANTS = {"AVX-512": {"CT2_FORCE_CPU_ISA": "AVX512"}, "MKL": {"CT2_USE_MKL": "1"}}
 VARIANTS["AVX-512 MKL"] = VARIANTS["AVX-512"] | VARIANTS["MKL"]
 ENGINES: dict[str, type[Engine]] = {OURS: Transduce, MARIAN: HuggingFace, CT2: CTranslate2}
-# What limits every engine to an instruction set
-ISAS = {
-    "avx2": {
-        "TRANSDUCE_ENGINE": "avx2",
-        "CT2_FORCE_CPU_ISA": "AVX2",
-        "ATEN_CPU_CAPABILITY": "avx2",
-        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-        "ONEDNN_MAX_CPU_ISA": "AVX2",
-        "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2",
-    },
-}
 
 
 def names(isa: str | None) -> list[str]:
@@ -645,26 +634,12 @@ def parse() -> argparse.Namespace:
     return args
 
 
-def processor() -> str:
-    """Return the name of the processor, and the instruction sets that matter."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    name = next(
-        (line.partition(": ")[2] for line in lines if line.startswith("model name")), "unknown processor"
-    )
-    known = [
-        flag for flag in ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16") if cpu_reports(flag)
-    ]
-    return f"{name} ({', '.join(known)})"
-
-
 def main() -> None:
     args = parse()
     if args.run:
         run(args.run, args.data)
         return
-    if args.isa and os.environ.get("TRANSDUCE_ENGINE") != ISAS[args.isa]["TRANSDUCE_ENGINE"]:
-        # Libraries read their variables when they are loaded.
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ISAS[args.isa]})
+    limit_to(args.isa)
     avoid_broken_amx()  # once for all processes
     used = our_engine()
     print(

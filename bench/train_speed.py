@@ -6,10 +6,13 @@ other load affects all alike. Ours is the trainer of `transduce train`, and read
 others get theirs ready-made.
 
 make bench-train
+
+``--isa avx2`` limits all libraries to AVX2, to measure as on a processor that has nothing newer.
 """
 
 import argparse
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -18,7 +21,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +38,9 @@ from transduce.data.corpus import AlignedFiles, Corpus
 from transduce.data.prepare import clean_lines, prepare
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.data.tokenizer_training import train_tokenizer
+from transduce.engine.precision import describe_engine
 from transduce.interop.torch_nn import export_stacks
-from transduce.machine import avoid_broken_amx, keep_memory
+from transduce.machine import avoid_broken_amx, cpu_reports, keep_memory
 from transduce.models.build import build
 from transduce.models.transformer import Transformer
 from transduce.nn.masks import causal_mask
@@ -51,15 +55,26 @@ from transduce.training.validation import Validation
 
 MULTI30K = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k-en-de"
 VOCABULARIES = {
+    "tiny": Vocabulary(source=10_000, target=10_000),
     "small": Vocabulary(source=8000, target=8000),
     "base": Vocabulary(source=37_000, target=37_000),
 }
 TRAINING = TrainingConfig(
     learning_rate=1e-3, warmup=100, label_smoothing=0.1, clip=1.0, max_tokens=4096, precision="float32"
 )
-HOPELESS = 10  # bfloat16 that is this many times slower than float32 (CPUs without it) is timed only once
-PROBE = 16  # the first timing takes every 16th sentence: slow bfloat16 needs minutes for a whole batch
+PROBE = 16  # the first step, a warm-up, takes every 16th sentence
 BLOCK = 50  # steps per row of the loss curve
+# What limits every library to an instruction set
+ISAS = {
+    "avx2": {
+        "TRANSDUCE_ENGINE": "avx2",
+        "CT2_FORCE_CPU_ISA": "AVX2",
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2",
+    },
+}
 
 Lengths = npt.NDArray[np.int64]
 
@@ -267,7 +282,7 @@ def make(name: str, model: str, data: "Data") -> Loop:
 
 
 def write_data(folder: Path, models: list[str]) -> str:
-    """Write prepared pairs to ``folder/small`` and ``folder/base``; return a description of the data."""
+    """Write prepared pairs to a folder for each model; return a description of the data."""
     if MULTI30K.exists():
         train, valid = (
             Corpus((AlignedFiles(MULTI30K / f"{part}.en.gz", MULTI30K / f"{part}.de.gz"),))
@@ -288,8 +303,8 @@ def write_data(folder: Path, models: list[str]) -> str:
         lengths = random_lengths(29_000)
         write_random(folder / "small", lengths, VOCABULARIES["small"])
         origin = "random tokens with lengths like Multi30k's"
-    if "base" in models:
-        write_random(folder / "base", lengths, VOCABULARIES["base"])
+    for model in set(models) - {"small"}:
+        write_random(folder / model, lengths, VOCABULARIES[model])
     return origin
 
 
@@ -402,7 +417,6 @@ class Speed:
     tokens: float  # source and target tokens per second
     flops: float  # per second
     memory: float  # peak in megabytes, above the memory at the start
-    hopeless: bool = False  # so slow that it was timed only once
 
 
 class Runner:
@@ -452,8 +466,8 @@ def race(
     model: str, folder: Path, data: Data, *, rounds: int, steps: int, max_tokens: int
 ) -> dict[str, Speed]:
     """Let each implementation run the same steps in each round; return medians over the rounds."""
-    runners = {name: Runner(name, model, folder, max_tokens) for name in NAMES}
-    found: dict[str, Speed] = {}
+    names = [name for name in NAMES if has_bfloat16() or not name.endswith(BFLOAT16)]
+    runners = {name: Runner(name, model, folder, max_tokens) for name in names}
 
     def speed(work: list[Work], taken: float) -> tuple[float, float]:
         config, batches = preset(model).model, [one.batch for one in work]
@@ -462,23 +476,30 @@ def race(
             sum(flops_of(batch, config, data.vocabulary) for batch in batches) / taken,
         )
 
-    seconds_of: dict[str, float] = {}
-    for name in NAMES:
-        seconds_of[name] = runners[name].ask("part")  # also a warm-up
-        if name.endswith(BFLOAT16) and seconds_of[name] > HOPELESS * seconds_of[name.removesuffix(BFLOAT16)]:
-            rates = speed([data.part()], seconds_of[name])
-            found[name] = Speed(*rates, memory=math.nan, hopeless=True)
-            runners.pop(name).stop()
-    for runner in runners.values():
-        runner.ask("largest")
+    for what in ("part", "largest"):
+        for runner in runners.values():
+            runner.ask(what)
     rates_of: dict[str, list[tuple[float, float]]] = {name: [] for name in runners}
+    found: dict[str, Speed] = {}
     for begin in range(0, rounds * steps, steps):
         for name, runner in runners.items():
             rates_of[name].append(speed(data.work(begin, steps), runner.ask(f"steps {begin} {steps}")))
     for name, runner in runners.items():
         tokens, flops = (statistics.median(rates) for rates in zip(*rates_of[name], strict=True))
         found[name] = Speed(tokens, flops, runner.stop())
-    return {name: found[name] for name in NAMES}
+    return found
+
+
+@cache
+def has_bfloat16() -> bool:
+    """Whether this machine's matrix products are faster in bfloat16: CPUs without it emulate it."""
+    if avoid_broken_amx():
+        return False
+    taken = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.ones(256, 512, dtype=dtype)
+        taken[dtype] = min(seconds(lambda x=x: x @ x.t()) for _ in range(5))  # type: ignore[misc]
+    return taken[torch.bfloat16] < taken[torch.float32]
 
 
 def _resident(key: str) -> int:
@@ -488,14 +509,13 @@ def _resident(key: str) -> int:
 
 def show_speed(speeds: dict[str, Speed], peak: float) -> float:
     """Print the table; return the ratio of ours, in its faster precision, to the fastest peer."""
-    ours = max((speeds[name] for name in (OURS, OURS + BFLOAT16)), key=lambda speed: speed.tokens)
+    ours = max((speeds[name] for name in speeds if name.startswith(OURS)), key=lambda speed: speed.tokens)
     print(f"  {'':<34}tokens/s   GFLOP/s      ours   peak memory      ours")
     for name, speed in speeds.items():
         line = f"  {name:<32}{speed.tokens:10,.0f}{speed.flops / 1e9:10.1f}{ours.tokens / speed.tokens:9.2f}×"
-        if speed.hopeless:
-            print(f"{line}   one step of 1/{PROBE} batch: more than {HOPELESS} times slower than float32")
-        else:
-            print(f"{line}{speed.memory:11,.0f} MB{ours.memory / speed.memory:9.2f}×")
+        print(f"{line}{speed.memory:11,.0f} MB{ours.memory / speed.memory:9.2f}×")
+    if OURS + BFLOAT16 not in speeds:
+        print("  without bfloat16, which this machine computes slower than float32")
     print(
         f"  achieved {ours.flops / 1e9:.1f} GFLOP/s of {peak / 1e9:.1f} peak ({ours.flops / peak:.0%}), "
         "counting useful work only"
@@ -536,11 +556,11 @@ def show_curve(data: Data, steps: int, seeds: int) -> None:
 def show(model: str, folder: Path, args: argparse.Namespace, peak: float, origin: str) -> float:
     """Print the section of a model; return the ratio to the fastest peer."""
     small = model == "small"
-    text = origin if small else "random tokens of the same lengths, 37,000 vocabulary"
+    text = origin if small else f"random tokens of the same lengths, {VOCABULARIES[model].target:,} tokens"
     max_tokens = tokens_per_batch(args)
     print(f"\n{model}: {text}, at most {max_tokens:,} tokens per batch", flush=True)
     data = Data.read(folder, model, max_tokens)
-    rounds, steps = (args.rounds, 4) if small and not args.quick else (max(1, args.rounds // 2), 1)
+    rounds, steps = (max(1, args.rounds // 2), 1) if model == "base" or args.quick else (args.rounds, 4)
     speeds = race(model, folder, data, rounds=rounds, steps=steps, max_tokens=max_tokens)
     print(f"  medians of {rounds} rounds of {steps} steps; peak memory includes the largest batch")
     ratio = show_speed(speeds, peak)
@@ -556,12 +576,13 @@ def tokens_per_batch(args: argparse.Namespace) -> int:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Compare training speed with other libraries.")
-    parser.add_argument("--model", choices=["small", "base", "all"], default="all")
+    parser.add_argument("--model", choices=[*VOCABULARIES, "all"], default="all")
+    parser.add_argument("--isa", choices=list(ISAS), help="limit all libraries to an instruction set")
     parser.add_argument(
         "--rounds", type=int, default=12, help="rounds of 4 steps; for base, half as many rounds of 1 step"
     )
     parser.add_argument(
-        "--curve", type=int, default=300, help="number of steps of the loss curve; 0 to skip it"
+        "--curve", type=int, default=150, help="number of steps of the loss curve; 0 to skip it"
     )
     parser.add_argument(
         "--curve-seeds", type=int, default=1, help="number of runs of torch.nn.Transformer in the loss curve"
@@ -578,9 +599,28 @@ def parse() -> argparse.Namespace:
     return args
 
 
+def limit_to(isa: str | None) -> None:
+    """Start this program again with the variables of an instruction set: libraries read them when loaded."""
+    if isa and os.environ.get("TRANSDUCE_ENGINE") != ISAS[isa]["TRANSDUCE_ENGINE"]:
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ISAS[isa]})
+
+
+def processor() -> str:
+    """Return the name of the processor, and the instruction sets that matter."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    name = next(
+        (line.partition(": ")[2] for line in lines if line.startswith("model name")), "unknown processor"
+    )
+    known = [
+        flag for flag in ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16") if cpu_reports(flag)
+    ]
+    return f"{name} ({', '.join(known)})"
+
+
 def main() -> None:
     args = parse()
-    models = ["base", "small"] if args.model == "all" else [args.model]
+    limit_to(args.isa)
+    models = ["base", "tiny", "small"] if args.model == "all" else [args.model]
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.data or Path(temporary)
         origin = "" if args.data else write_data(folder, models)
@@ -588,8 +628,8 @@ def main() -> None:
             run(args.run, args.model, Data.read(folder, args.model, tokens_per_batch(args)))
             return
         print(
-            f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}, "
-            f"torch {torch.__version__}, transformers {transformers.__version__}"
+            f"{processor()}, {torch.get_num_threads()} threads; {describe_engine()}, torch {torch.__version__} "
+            f"({torch.backends.cpu.get_cpu_capability()}), transformers {transformers.__version__}"
         )
         peak = measure_peak()
         for model in models:

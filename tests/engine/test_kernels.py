@@ -33,7 +33,10 @@ def test_products_equal_those_of_the_quantised_numbers(engine, seed, rows, d_in,
     torch.manual_seed(seed)
     x, weight, bias = torch.randn(rows, d_in), torch.randn(d_out, d_in), torch.randn(d_out)
     most = x.abs().amax(dim=1, keepdim=True)
-    scales, steps = most / engine.input_limit, (x * (engine.input_limit / most)).round()
+    scales, steps_per_unit = most / engine.input_limit, engine.input_limit / most
+    # Where products are rounded only when they are added, as in double precision
+    fused = x.double() * steps_per_unit.double() if engine.name != "generic" else x * steps_per_unit
+    steps = fused.round()
     weight_scales = weight.abs().amax(dim=1, keepdim=True) / engine.weight_limit
     weight_steps = (weight / weight_scales).round()
     expected = (steps.long() @ weight_steps.long().t()).float() * (scales * weight_scales.t()) + bias

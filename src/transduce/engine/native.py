@@ -7,7 +7,7 @@ for plain C), or ``torch`` to compute without the library.
 
 import ctypes
 import os
-from ctypes import c_char_p, c_int, c_int32, c_int64, c_void_p
+from ctypes import c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -78,9 +78,14 @@ def _declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
         "search_advance": [pointer, c_int64, c_int32],
         "search_state": [pointer, c_int64],
         "search_release": [pointer, c_int64],
+        "residual": [pointer, pointer, c_int32],
+        "residual_backward": [pointer, pointer, pointer, pointer, c_int32],
+        "cross_entropy": [pointer, pointer, pointer, c_int64, c_int64, c_float, pointer, c_int32],
+        "attention": [pointer, pointer, c_int32, c_int32],
     }.items():
         function = getattr(loaded, f"transduce_{name}")
         function.argtypes, function.restype = arguments, c_int
+    loaded.transduce_use_team.argtypes, loaded.transduce_use_team.restype = [pointer] * 3, None
     loaded.transduce_search_new.argtypes = [pointer, pointer, pointer]
     loaded.transduce_search_new.restype = c_void_p
     loaded.transduce_search_penalties.argtypes = [pointer, pointer, c_int64]

@@ -1,7 +1,7 @@
 """The structures of ``csrc/engine.h`` in Python, compared with those of the library field by field."""
 
 import ctypes
-from ctypes import c_float, c_int32, c_int64, c_void_p
+from ctypes import c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 
@@ -79,6 +79,35 @@ class SearchSettingsStruct(ctypes.Structure):
     )
 
 
+class DropoutStruct(ctypes.Structure):
+    """Which elements are dropped."""
+
+    _fields_ = _fields(seed=c_uint64, dropped=c_uint32, scale=c_float)
+
+
+class ResidualStruct(ctypes.Structure):
+    """A residual connection of training."""
+
+    _fields_ = [
+        *_fields(x__update__sum__y__statistics__d_y__d_x__d_update=c_void_p),
+        ("norm", NormStruct),
+        ("dropout", DropoutStruct),
+        *_fields(rows__width=c_int64, epsilon=c_float, reserved=c_int32),
+    ]
+
+
+class FullAttentionStruct(ctypes.Structure):
+    """Attention of whole examples in training."""
+
+    _fields_ = _fields(
+        query__key__value__out__weights__d_out__d_query__d_key__d_value__query_lengths__key_lengths=c_void_p,
+        examples__heads__queries__keys__d_k__d_v=c_int64,
+        query_stride__key_stride__value_stride__out_stride__weight_stride=c_int64,
+        scale=c_float,
+        is_causal=c_int32,
+    )
+
+
 class _FieldStruct(ctypes.Structure):
     _fields_ = [
         ("structure", ctypes.c_char_p),
@@ -97,6 +126,9 @@ _STRUCTURES = {
     "Source": SourceStruct,
     "Step": StepStruct,
     "SearchSettings": SearchSettingsStruct,
+    "Dropout": DropoutStruct,
+    "Residual": ResidualStruct,
+    "FullAttention": FullAttentionStruct,
 }
 Layout = dict[tuple[str, str], tuple[int, int]]
 

@@ -29,14 +29,14 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        memory: KeyValue,
+        memory: KeyValue | Tensor,
         key_mask: Tensor | None,
         memory_mask: Tensor | None,
         *,
         self_record: list[Tensor] | None = None,
         memory_record: list[Tensor] | None = None,
     ) -> Tensor:
-        """(batch, target, d_model) → the same shape."""
+        """(batch, target, d_model) → the same shape; see `EncoderDecoderAttention.forward`."""
         x = self.around_self_attention(x, lambda x: self.self_attention(x, key_mask, record=self_record))
         x = self.around_memory_attention(
             x, lambda x: self.memory_attention(x, memory, memory_mask, record=memory_record)
@@ -90,8 +90,7 @@ class Decoder(nn.Module):
         weights: (batch, heads, target, target) and (batch, heads, target, source).
         """
         for layer in self.layers:
-            source = layer.memory_attention.keys_values(memory)
-            x = layer(x, source, key_mask, memory_mask, self_record=self_record, memory_record=memory_record)
+            x = layer(x, memory, key_mask, memory_mask, self_record=self_record, memory_record=memory_record)
         return self._finish(x)
 
     def start(self, memory: Tensor, memory_mask: Tensor, capacity: int) -> DecoderState:

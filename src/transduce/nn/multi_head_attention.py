@@ -6,6 +6,7 @@ constructor arguments of the kind.
 """
 
 from abc import ABC, abstractmethod
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +14,31 @@ from torch import Tensor, nn
 from transduce.nn.attention import attention_weights, fast_attention
 from transduce.nn.dropout import Dropout
 from transduce.nn.linear import FusedLinear, Linear
-from transduce.nn.masks import causal_mask, check_key_mask
+from transduce.nn.masks import causal_mask, check_key_mask, lengths_of
 from transduce.nn.positional import RotaryPositions
 from transduce.nn.state import KeyValue, KeyValueCache
 
 FEW_QUERIES = 8  # up to here the plain equation is faster than torch's fused kernel on CPUs
+
+
+class Fused(Protocol):
+    """A faster way to attend in training; see `transduce.engine.training`."""
+
+    def takes(self, query: Tensor, keys: int) -> bool:
+        """Return whether it can attend with queries (batch, query, width) to this many keys."""
+        ...
+
+    def __call__(
+        self,
+        attention: "MultiHeadAttention",
+        query: Tensor,
+        key_value: Tensor | None,
+        lengths: tuple[Tensor, Tensor],
+        *,
+        causal: bool,
+    ) -> Tensor:
+        """Attend with all heads; see `transduce.engine.training.FusedAttention`."""
+        ...
 
 
 class MultiHeadAttention(nn.Module):
@@ -43,6 +64,13 @@ class MultiHeadAttention(nn.Module):
         self.d_v = d_v or d_model // heads
         self.dropout = Dropout(dropout)
         self.output = Linear(heads * self.d_v, d_model)
+        self.fused: Fused | None = None
+
+    def is_fused(self, x: Tensor, keys: int, record: list[Tensor] | None) -> bool:
+        """Return whether to attend from x, (batch, query, d_model), with `fused`."""
+        if self.fused is None or not self.training or record is not None or self.dropout.p:
+            return False
+        return self.fused.takes(x, keys)
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(batch, length, heads·d) → (batch, heads, length, d)."""
@@ -69,6 +97,11 @@ class MultiHeadAttention(nn.Module):
         """``Concat(head_1 … head_h) W^O``: (batch, heads, query, d_v) → (batch, query, d_model)."""
         joined: Tensor = self.output(values.transpose(1, 2).flatten(-2))
         return joined
+
+
+def all_of(x: Tensor) -> Tensor:
+    """Return the lengths of x, (batch, length, width), without padding: (batch,)."""
+    return x.new_full((len(x),), x.size(1), dtype=torch.int32)
 
 
 def _has_few_queries(query: Tensor) -> bool:
@@ -151,6 +184,15 @@ class FullSelfAttention(ProjectedSelfAttention):
         record: list[Tensor] | None = None,
     ) -> Tensor:
         """Attend as `SelfAttention.forward` says."""
+        if cache is None and self.rotary is None and self.is_fused(x, x.size(1), record):
+            check_key_mask(key_mask, len(x), x.size(1))
+            lengths = all_of(x) if key_mask is None else lengths_of(key_mask)
+            if lengths is not None and self.fused is not None:
+                projected = self.query_key_value(x)
+                mixed: Tensor = self.output(
+                    self.fused(self, projected, None, (lengths, lengths), causal=self.causal)
+                )
+                return mixed
         start = 0 if cache is None else cache.length
         query, key, value = self.project(x, start)
         if cache is not None:
@@ -188,16 +230,28 @@ class EncoderDecoderAttention(MultiHeadAttention):
     def forward(
         self,
         x: Tensor,
-        memory: KeyValue,
+        memory: KeyValue | Tensor,
         key_mask: Tensor | None = None,
         *,
         record: list[Tensor] | None = None,
     ) -> Tensor:
         """Let x, (batch, target, d_model), attend to the source → the same shape.
 
-        ``key_mask`` (batch, source) is ``True`` for source tokens that may be attended to; ``record``
-        receives the weights, (batch, heads, target, source).
+        ``memory`` is the encoder's output, (batch, source, d_model), or its `keys_values`. ``key_mask``
+        (batch, source) is ``True`` for source tokens that may be attended to; ``record`` receives the
+        weights, (batch, heads, target, source).
         """
+        if isinstance(memory, Tensor):
+            if self.is_fused(x, memory.size(1), record):
+                check_key_mask(key_mask, len(x), memory.size(1))
+                lengths = all_of(memory) if key_mask is None else lengths_of(key_mask)
+                if lengths is not None and self.fused is not None:
+                    projected = self.query(x), self.key_value(memory)
+                    mixed: Tensor = self.output(
+                        self.fused(self, *projected, (all_of(x), lengths), causal=False)
+                    )
+                    return mixed
+            memory = self.keys_values(memory)
         check_key_mask(key_mask, len(x), memory.key.size(2))
         mask = None if key_mask is None else key_mask[:, None, None]
         query = self.split_heads(self.query(x))

@@ -1,13 +1,25 @@
 """Residual connection, dropout and layer normalisation around a sub-layer (sections 3.1 and 5.4)."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, Protocol
 
 from torch import Tensor, nn
 
 from transduce.nn.dropout import Dropout
 
 Norm = Literal["post", "pre"]
+
+
+class Fused(Protocol):
+    """A faster way to compute a residual connection in training; see `transduce.engine.training`."""
+
+    def takes(self, x: Tensor) -> bool:
+        """Return whether it can compute with x."""
+        ...
+
+    def __call__(self, residual: "Residual", x: Tensor, update: Tensor) -> Tensor:
+        """Return ``x + Dropout(update)``, normalised if the norm comes after it."""
+        ...
 
 
 class Residual(nn.Module):
@@ -23,9 +35,12 @@ class Residual(nn.Module):
         self.pre = norm == "pre"
         self.norm = nn.LayerNorm(d_model, eps=eps)
         self.dropout = Dropout(dropout)
+        self.fused: Fused | None = None
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply a sub-layer to x, (batch, length, d_model) → the same shape."""
+        if self.fused and self.training and self.fused.takes(x):
+            return self.fused(self, x, sublayer(self.norm(x) if self.pre else x))
         if self.pre:
             y: Tensor = self.dropout.add(x, sublayer(self.norm(x)))
         else:

@@ -7,6 +7,8 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional as F
 
+from transduce.engine.training import cross_entropy_
+
 CHUNK = 1024  # positions whose logits are in memory at a time
 R_DROP_CHUNK = 256  # the same for R-Drop on CPUs, which uses more arrays: they must fit in the caches
 
@@ -103,6 +105,10 @@ class _CrossEntropy:
 
         ``mean`` (positions, 1) is the mean logit of each position.
         """
+        if numbers := cross_entropy_(logits, labels, self.smoothing):
+            log_normalizer, right, highest, total = numbers
+            self._add(log_normalizer, right, highest, mean)
+            return 1 / total
         gold = labels[:, None]
         highest = logits.amax(dim=-1, keepdim=True)
         right = logits.gather(1, gold)

@@ -10,6 +10,7 @@ import torch
 
 from transduce.config import RunConfig
 from transduce.data.tokenizer import TokenizerPair
+from transduce.engine.training import accelerate
 from transduce.errors import TrainingError
 from transduce.models.protocol import Model
 from transduce.nn.dropout import use_generator
@@ -72,6 +73,8 @@ class Trainer:
         self.generator = torch.Generator(workers.device).manual_seed(training.seed + workers.rank)
         use_generator(model, self.generator)
         freeze(model, training.freeze)
+        if not is_sharded:
+            accelerate(model)
         self.module = workers.distribute(LossModule(model), training.parallel)
         self.optimizer = make_optimizer(model)
         self.moving_average = MovingAverage(model, training.ema) if training.ema else None

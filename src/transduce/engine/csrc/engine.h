@@ -106,6 +106,42 @@ typedef struct {
     int64_t has_shortlists;     /* whether every sentence has a list of the tokens that its target may contain */
 } SearchSettings;
 
+/* What training computes */
+
+typedef struct {
+    uint64_t seed;
+    uint32_t dropped; /* of 2^31 random numbers, how many drop an element; 0 for none */
+    float scale;      /* of the elements that are kept */
+} Dropout;
+
+/* norm(x + dropout(update)), and its gradients */
+typedef struct {
+    const float *x, *update; /* (rows, width) */
+    float *sum, *y;          /* (rows, width): x + dropout(update), and the result */
+    float *statistics;       /* (rows, 2): mean and reciprocal standard deviation of each sum */
+    const float *d_y;        /* (rows, width) */
+    float *d_x, *d_update;   /* (rows, width); without dropout they are the same, and d_update is not written */
+    Norm norm;               /* without weight, the result is the sum */
+    Dropout dropout;
+    int64_t rows, width;
+    float epsilon;
+    int32_t reserved;
+} Residual;
+
+/* Attention of whole examples, (examples, length, stride) each: the heads are beside one another in a row. What lies
+ * beyond the length of an example is padding: its results and gradients are 0. */
+typedef struct {
+    const float *query, *key, *value;
+    float *out;     /* (examples, queries, heads, d_v) */
+    float *weights; /* (examples, heads, queries, weight_stride), for the backward pass */
+    const float *d_out;
+    float *d_query, *d_key, *d_value; /* with the strides of query, key and value */
+    const int32_t *query_lengths, *key_lengths;
+    int64_t examples, heads, queries, keys, d_k, d_v, query_stride, key_stride, value_stride, out_stride, weight_stride;
+    float scale;
+    int32_t is_causal;
+} FullAttention;
+
 /* What is computed with vector instructions, once for each instruction set */
 
 typedef struct {
@@ -165,6 +201,11 @@ typedef struct {
     void (*attend)(const Attention *attention);
     void (*attend_past)(const PastAttention *attention);
     void (*choose)(const Choice *choice);
+    void (*residual)(const Residual *residual, long begin, long end);
+    void (*residual_backward)(const Residual *residual, long begin, long end, float *d_weight, float *d_bias);
+    void (*exponentiate)(float *logits, long vocabulary, long label, float smoothing, float *numbers);
+    void (*attend_example)(const FullAttention *attention, long example, long head, float *scratch);
+    void (*attend_example_backward)(const FullAttention *attention, long example, long head, float *scratch);
 } Kernels;
 
 extern const Kernels transduce_generic, transduce_avx2, transduce_avxvnni, transduce_avx512, transduce_avx512vnni,

@@ -80,16 +80,23 @@ INLINE void tile_int8(const int rows, const int panels, const Product *p, long r
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) sums[r][v] = offset;
     }
-    for (long i = 0; i < d_in; i += 4) {
-        vi w[VECTORS * 4];
+    for (long i = 0; i < d_in; i += 4 * STEPS) {
+        vi w[VECTORS * 4][STEPS];
 #pragma GCC unroll 16
         for (int v = 0; v < panels * VECTORS; v++)
-            w[v] = load_int(weights + (v / VECTORS) * PANEL * d_in + i * PANEL + (v % VECTORS) * 4 * LANES);
+#pragma GCC unroll 2
+            for (int s = 0; s < STEPS; s++)
+                w[v][s] = load_int(
+                    weights + (v / VECTORS) * PANEL * d_in + (i + 4 * s) * PANEL + (v % VECTORS) * 4 * LANES);
 #pragma GCC unroll 6
         for (int r = 0; r < rows; r++) {
-            int32_t four;
-            memcpy(&four, x + r * d_in + i, sizeof four);
-            const vi inputs = splat_int(four);
+            vi inputs[STEPS];
+#pragma GCC unroll 2
+            for (int s = 0; s < STEPS; s++) {
+                int32_t four;
+                memcpy(&four, x + r * d_in + i + 4 * s, sizeof four);
+                inputs[s] = splat_int(four);
+            }
 #pragma GCC unroll 16
             for (int v = 0; v < panels * VECTORS; v++) sums[r][v] = dot(sums[r][v], inputs, w[v]);
         }
@@ -333,32 +340,39 @@ INLINE void mix_all(const int queries, const float *weights, long weight_stride,
     for (; d < end; d += 16) mix(queries, 16, weights, weight_stride, values, d, out, out_stride);
 }
 
-/* Scores of `queries` queries, at most 4, and their mixtures of the values */
-INLINE void attend_few(const int queries, const Attention *a, long query)
+/* Products of `queries` rows of x, at most 4, with columns: the first `length` of them, a multiple of LANES */
+INLINE void score(const int queries, const float *x, long x_stride, const float *columns, long column_stride, long depth,
+    long length, float scale, float *out, long out_stride)
 {
-    const float *q = a->query + query * a->query_stride;
-    const long stride = (a->length + LANES - 1) / LANES * LANES;
-    for (long l = 0; l < stride; l += LANES) {
+    for (long l = 0; l < length; l += LANES) {
         vf sums[4][CHAINS]; /* several sums for each query, which do not wait for one another */
 #pragma GCC unroll 4
         for (int n = 0; n < queries; n++)
 #pragma GCC unroll 4
             for (int c = 0; c < CHAINS; c++) sums[n][c] = splat(0.0f);
-        for (long d = 0; d < a->d_k; d += CHAINS)
+        for (long d = 0; d < depth; d += CHAINS)
 #pragma GCC unroll 4
             for (int c = 0; c < CHAINS; c++) {
-                const vf keys = load(a->keys + (d + c) * a->key_stride + l);
+                const vf column = load(columns + (d + c) * column_stride + l);
 #pragma GCC unroll 4
-                for (int n = 0; n < queries; n++) sums[n][c] = splat(q[n * a->query_stride + d + c]) * keys + sums[n][c];
+                for (int n = 0; n < queries; n++) sums[n][c] = splat(x[n * x_stride + d + c]) * column + sums[n][c];
             }
 #pragma GCC unroll 4
         for (int n = 0; n < queries; n++) {
             vf sum = sums[n][0];
 #pragma GCC unroll 4
             for (int c = 1; c < CHAINS; c++) sum = sum + sums[n][c];
-            store(a->scores + n * a->key_stride + l, sum * splat(a->scale));
+            store(out + n * out_stride + l, sum * splat(scale));
         }
     }
+}
+
+/* Scores of `queries` queries, at most 4, and their mixtures of the values */
+INLINE void attend_few(const int queries, const Attention *a, long query)
+{
+    const float *q = a->query + query * a->query_stride;
+    const long stride = (a->length + LANES - 1) / LANES * LANES;
+    score(queries, q, a->query_stride, a->keys, a->key_stride, a->d_k, stride, a->scale, a->scores, a->key_stride);
     for (int n = 0; n < queries; n++) {
         softmax(a->scores + n * a->key_stride, a->length, stride);
         if (a->weights)
@@ -457,6 +471,8 @@ static void choose(const Choice *c)
     }
 }
 
+#include "training.h"
+
 const Kernels JOIN(transduce_, NAME) = {
     .name = NAME_TEXT,
     .panel = PANEL,
@@ -473,4 +489,9 @@ const Kernels JOIN(transduce_, NAME) = {
     .attend = attend,
     .attend_past = attend_past,
     .choose = choose,
+    .residual = residual,
+    .residual_backward = residual_backward,
+    .exponentiate = exponentiate,
+    .attend_example = attend_example,
+    .attend_example_backward = attend_example_backward,
 };

@@ -102,6 +102,17 @@ EXPORT const Field transduce_layout[] = {
     FIELD(SearchSettings, forbidden_count), FIELD(SearchSettings, slots), FIELD(SearchSettings, beam),
     FIELD(SearchSettings, count), FIELD(SearchSettings, eos), FIELD(SearchSettings, exact),
     FIELD(SearchSettings, has_shortlists),
+    FIELD(Dropout, seed), FIELD(Dropout, dropped), FIELD(Dropout, scale),
+    FIELD(Residual, x), FIELD(Residual, update), FIELD(Residual, sum), FIELD(Residual, y), FIELD(Residual, statistics),
+    FIELD(Residual, d_y), FIELD(Residual, d_x), FIELD(Residual, d_update), FIELD(Residual, norm), FIELD(Residual, dropout),
+    FIELD(Residual, rows), FIELD(Residual, width), FIELD(Residual, epsilon), FIELD(Residual, reserved),
+    FIELD(FullAttention, query), FIELD(FullAttention, key), FIELD(FullAttention, value), FIELD(FullAttention, out),
+    FIELD(FullAttention, weights), FIELD(FullAttention, d_out), FIELD(FullAttention, d_query), FIELD(FullAttention, d_key),
+    FIELD(FullAttention, d_value), FIELD(FullAttention, query_lengths), FIELD(FullAttention, key_lengths),
+    FIELD(FullAttention, examples), FIELD(FullAttention, heads), FIELD(FullAttention, queries), FIELD(FullAttention, keys),
+    FIELD(FullAttention, d_k), FIELD(FullAttention, d_v), FIELD(FullAttention, query_stride), FIELD(FullAttention, key_stride),
+    FIELD(FullAttention, value_stride), FIELD(FullAttention, out_stride), FIELD(FullAttention, weight_stride),
+    FIELD(FullAttention, scale), FIELD(FullAttention, is_causal),
     {NULL, NULL, 0, 0},
 };
 

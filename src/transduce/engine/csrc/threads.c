@@ -19,6 +19,11 @@ typedef struct {
     int threads;
 } Call;
 
+/* Another library's threads, which are used instead of ours if they are given: a call of OpenMP's */
+typedef void StartTeam(void (*function)(void *), void *data, unsigned threads, unsigned flags);
+static StartTeam *start_team;
+static int (*number_in_team)(void), (*size_of_team)(void);
+
 static pthread_mutex_t one_caller = PTHREAD_MUTEX_INITIALIZER; /* other callers compute alone */
 static pthread_mutex_t sleep_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
@@ -90,6 +95,20 @@ static void start_threads(int wanted)
     }
 }
 
+static void run_in_team(void *data)
+{
+    Call call = *(const Call *)data;
+    call.threads = size_of_team();
+    run_share(&call, number_in_team());
+}
+
+/* Lets the threads of the OpenMP library that torch uses do the work of training: two sets of threads would fight for the
+ * cores. Takes GOMP_parallel, omp_get_thread_num and omp_get_num_threads, or NULL for our own threads. */
+EXPORT void transduce_use_team(StartTeam *start, int (*number)(void), int (*size)(void))
+{
+    start_team = start, number_in_team = number, size_of_team = size;
+}
+
 /* Divides `count` pieces of work that take `products` multiplications among at most `threads` threads. */
 void transduce_parallel(Work *work, const void *job, long count, long products, int threads)
 {
@@ -98,6 +117,12 @@ void transduce_parallel(Work *work, const void *job, long count, long products, 
     if (threads > count) threads = (int)count;
     if (threads < 2 || pthread_mutex_trylock(&one_caller) != 0) {
         if (count > 0) work(job, 0, count);
+        return;
+    }
+    if (start_team) {
+        Call call = {work, job, count, threads};
+        start_team(run_in_team, &call, (unsigned)threads, 0);
+        pthread_mutex_unlock(&one_caller);
         return;
     }
     start_threads(threads);

@@ -23,6 +23,7 @@
 enum { LANES = 16, VECTORS = 4, ROWS_FLOAT = 6, ROWS_INT8 = 6, PANELS_OF_ONE_ROW = 4, PANELS_OF_TWO_ROWS = 2, SUMS = 16, CHAINS = 4 };
 typedef __m512 vf;
 typedef int vi __attribute__((vector_size(64)));
+typedef unsigned vu __attribute__((vector_size(64)));
 static inline vf splat(float x) { return _mm512_set1_ps(x); }
 static inline vf larger(vf a, vf b) { return _mm512_max_ps(a, b); }
 static inline vf smaller(vf a, vf b) { return _mm512_min_ps(a, b); }
@@ -36,6 +37,7 @@ static inline vi splat_int(int32_t x) { return (vi)_mm512_set1_epi32(x); }
 enum { LANES = 8, VECTORS = 2, ROWS_FLOAT = 6, ROWS_INT8 = 4, PANELS_OF_ONE_ROW = 4, PANELS_OF_TWO_ROWS = 2, SUMS = 8, CHAINS = 2 };
 typedef __m256 vf;
 typedef int vi __attribute__((vector_size(32)));
+typedef unsigned vu __attribute__((vector_size(32)));
 static inline vf splat(float x) { return _mm256_set1_ps(x); }
 static inline vf larger(vf a, vf b) { return _mm256_max_ps(a, b); }
 static inline vf smaller(vf a, vf b) { return _mm256_min_ps(a, b); }
@@ -59,6 +61,7 @@ static inline vi splat_int(int32_t x) { return (vi)_mm256_set1_epi32(x); }
 enum { LANES = 4, VECTORS = 4, ROWS_FLOAT = 6, ROWS_INT8 = 4, PANELS_OF_ONE_ROW = 2, PANELS_OF_TWO_ROWS = 1, SUMS = 16, CHAINS = 4 };
 typedef float32x4_t vf;
 typedef int vi __attribute__((vector_size(16)));
+typedef unsigned vu __attribute__((vector_size(16)));
 static inline vf splat(float x) { return vdupq_n_f32(x); }
 /* As on x86, the second argument if either is NaN */
 static inline vf larger(vf a, vf b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
@@ -72,6 +75,7 @@ static inline vi splat_int(int32_t x) { return (vi)vdupq_n_s32(x); }
 enum { LANES = 4, VECTORS = 2, ROWS_FLOAT = 4, ROWS_INT8 = 2, PANELS_OF_ONE_ROW = 1, PANELS_OF_TWO_ROWS = 1, SUMS = 8, CHAINS = 2 };
 typedef float vf __attribute__((vector_size(16)));
 typedef int vi __attribute__((vector_size(16)));
+typedef unsigned vu __attribute__((vector_size(16)));
 static inline vf splat(float x) { return (vf){x, x, x, x}; }
 static inline vi splat_int(int32_t x) { return (vi){x, x, x, x}; }
 static inline vf choose_lanes(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
@@ -146,54 +150,56 @@ static inline vf dot_pairs(vf sums, vi inputs, vi weights)
 }
 
 /* Products of 8-bit numbers. dot adds to each of LANES sums the products of four inputs, the same for all lanes, and
- * four weights. x86 multiplies unsigned inputs by signed weights, hence the offset of the inputs. */
+ * four weights, STEPS times. x86 multiplies unsigned inputs by signed weights, hence the offset of the inputs. */
 #if ISA == ISA_AVX512VNNI || ISA == ISA_AVX512BF16
-enum { INPUT_LIMIT = 127, INPUT_OFFSET = 128, WEIGHT_LIMIT = 127 };
-static inline vi dot(vi sums, vi inputs, vi weights)
+enum { INPUT_LIMIT = 127, INPUT_OFFSET = 128, WEIGHT_LIMIT = 127, STEPS = 1 };
+static inline vi dot(vi sums, const vi *inputs, const vi *weights)
 {
-    return (vi)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)inputs, (__m512i)weights);
+    return (vi)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)inputs[0], (__m512i)weights[0]);
 }
 #elif ISA == ISA_AVXVNNI
-enum { INPUT_LIMIT = 127, INPUT_OFFSET = 128, WEIGHT_LIMIT = 127 };
-static inline vi dot(vi sums, vi inputs, vi weights)
+enum { INPUT_LIMIT = 127, INPUT_OFFSET = 128, WEIGHT_LIMIT = 127, STEPS = 1 };
+static inline vi dot(vi sums, const vi *inputs, const vi *weights)
 {
-    return (vi)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)inputs, (__m256i)weights);
+    return (vi)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)inputs[0], (__m256i)weights[0]);
 }
 #elif ISA == ISA_AVX512 || ISA == ISA_AVX2
-/* Pairs of products are added in 16 bits: 2 x 255 x 64 = 32,640 is the most that fits. */
-enum { INPUT_LIMIT = 127, INPUT_OFFSET = 128, WEIGHT_LIMIT = 64 };
-static inline vi dot(vi sums, vi inputs, vi weights)
+/* Pairs of products are added in 16 bits, and so are the pairs of two instructions: 4 x 127 x 64 = 32,512 fits. */
+enum { INPUT_LIMIT = 63, INPUT_OFFSET = 64, WEIGHT_LIMIT = 64, STEPS = 2 };
+static inline vi dot(vi sums, const vi *inputs, const vi *weights)
 {
 #if ISA == ISA_AVX512
-    const __m512i pairs = _mm512_maddubs_epi16((__m512i)inputs, (__m512i)weights);
+    const __m512i pairs = _mm512_add_epi16(_mm512_maddubs_epi16((__m512i)inputs[0], (__m512i)weights[0]),
+        _mm512_maddubs_epi16((__m512i)inputs[1], (__m512i)weights[1]));
     return (vi)_mm512_add_epi32((__m512i)sums, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
 #else
-    const __m256i pairs = _mm256_maddubs_epi16((__m256i)inputs, (__m256i)weights);
+    const __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16((__m256i)inputs[0], (__m256i)weights[0]),
+        _mm256_maddubs_epi16((__m256i)inputs[1], (__m256i)weights[1]));
     return (vi)_mm256_add_epi32((__m256i)sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 #endif
 }
 #elif ISA == ISA_NEONDOT
-enum { INPUT_LIMIT = 127, INPUT_OFFSET = 0, WEIGHT_LIMIT = 127 };
-static inline vi dot(vi sums, vi inputs, vi weights)
+enum { INPUT_LIMIT = 127, INPUT_OFFSET = 0, WEIGHT_LIMIT = 127, STEPS = 1 };
+static inline vi dot(vi sums, const vi *inputs, const vi *weights)
 {
-    return (vi)vdotq_s32((int32x4_t)sums, (int8x16_t)inputs, (int8x16_t)weights);
+    return (vi)vdotq_s32((int32x4_t)sums, (int8x16_t)inputs[0], (int8x16_t)weights[0]);
 }
 #elif ISA == ISA_NEON
-enum { INPUT_LIMIT = 127, INPUT_OFFSET = 0, WEIGHT_LIMIT = 127 };
-static inline vi dot(vi sums, vi inputs, vi weights)
+enum { INPUT_LIMIT = 127, INPUT_OFFSET = 0, WEIGHT_LIMIT = 127, STEPS = 1 };
+static inline vi dot(vi sums, const vi *inputs, const vi *weights)
 {
-    const int8x16_t x = (int8x16_t)inputs, w = (int8x16_t)weights;
+    const int8x16_t x = (int8x16_t)inputs[0], w = (int8x16_t)weights[0];
     const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(x), vget_low_s8(w)));
     const int32x4_t high = vpaddlq_s16(vmull_s8(vget_high_s8(x), vget_high_s8(w)));
     return (vi)vaddq_s32((int32x4_t)sums, vpaddq_s32(low, high));
 }
 #else
-enum { INPUT_LIMIT = 127, INPUT_OFFSET = 0, WEIGHT_LIMIT = 127 };
-static inline vi dot(vi sums, vi inputs, vi weights)
+enum { INPUT_LIMIT = 127, INPUT_OFFSET = 0, WEIGHT_LIMIT = 127, STEPS = 1 };
+static inline vi dot(vi sums, const vi *inputs, const vi *weights)
 {
     int8_t x[4 * LANES], w[4 * LANES];
-    memcpy(x, &inputs, sizeof x);
-    memcpy(w, &weights, sizeof w);
+    memcpy(x, inputs, sizeof x);
+    memcpy(w, weights, sizeof w);
     for (int lane = 0; lane < LANES; lane++)
         for (int k = 0; k < 4; k++) sums[lane] += x[4 * lane + k] * w[4 * lane + k];
     return sums;
