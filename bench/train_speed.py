@@ -628,8 +628,9 @@ def main() -> None:
             run(args.run, args.model, Data.read(folder, args.model, tokens_per_batch(args)))
             return
         print(
-            f"{processor()}, {torch.get_num_threads()} threads; {describe_engine()}, torch {torch.__version__} "
-            f"({torch.backends.cpu.get_cpu_capability()}), transformers {transformers.__version__}"
+            f"{processor()}, {torch.get_num_threads()} threads; {describe_engine()}, "
+            f"torch {torch.__version__} ({torch.backends.cpu.get_cpu_capability()}), "
+            f"transformers {transformers.__version__}"
         )
         peak = measure_peak()
         for model in models:

@@ -1,7 +1,7 @@
 """Sub-layers of training on CPUs that the engine computes faster than torch: one pass instead of several.
 
-`accelerate` tells a model's modules to use them. They compute the same as the modules in `transduce.nn`, which
-are their oracles, but for rounding and for the random numbers of dropout.
+`accelerate` tells a model's modules to use them. They compute the same as the modules in `transduce.nn`,
+which are their oracles, but for rounding and for the random numbers of dropout.
 """
 
 import ctypes
@@ -110,16 +110,16 @@ class _Residual(torch.autograd.Function):
     def backward(ctx: FunctionCtx, d_y: Tensor) -> tuple[Tensor | None, ...]:
         epsilon, dropout, used = ctx.settings  # type: ignore[attr-defined]
         d_y = d_y.contiguous()
-        total, statistics, weight, bias = ctx.saved_tensors or (None,) * 4  # type: ignore[attr-defined]
-        if weight is None and not dropout.dropped:
+        saved: tuple[Tensor, ...] = ctx.saved_tensors  # type: ignore[attr-defined]
+        if not saved and not dropout.dropped:
             return d_y, d_y, *[None] * 5
-        d_x = d_y if weight is None else torch.empty_like(d_y)
+        total, statistics, weight, bias = saved or (None,) * 4
+        d_x = torch.empty_like(d_y) if saved else d_y
         d_update = torch.empty_like(d_y) if dropout.dropped else d_x
-        d_weight, d_bias = (None, None) if weight is None else (torch.empty_like(p) for p in (weight, bias))
+        d_weight, d_bias = (torch.empty_like(part) for part in saved[2:]) if saved else (None, None)
         struct = _residual_struct(d_y, weight, bias, epsilon, dropout)
         struct.d_y, struct.d_x, struct.d_update = d_y.data_ptr(), d_x.data_ptr(), d_update.data_ptr()
-        if weight is not None:
-            struct.sum, struct.statistics = total.data_ptr(), statistics.data_ptr()
+        struct.sum, struct.statistics = _pointer(total), _pointer(statistics)
         error = required_library().transduce_residual_backward(
             *(used.kernels, ctypes.addressof(struct), _pointer(d_weight), _pointer(d_bias)),
             torch.get_num_threads(),
@@ -278,4 +278,4 @@ def cross_entropy_(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Te
         *(numbers.data_ptr(), torch.get_num_threads()),
     )
     check(error, f"the loss of {len(logits):,} positions")
-    return numbers.split(1, dim=1)
+    return numbers.unsqueeze(2).unbind(1)

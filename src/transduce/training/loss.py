@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from transduce.engine.training import cross_entropy_
 
-CHUNK = 1024  # positions whose logits are in memory at a time
+CHUNK = 512  # positions whose logits are in memory at a time
 R_DROP_CHUNK = 256  # the same for R-Drop on CPUs, which uses more arrays: they must fit in the caches
 
 

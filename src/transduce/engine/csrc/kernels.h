@@ -4,6 +4,7 @@
  * the other rows: sums are always added in the same order.
  */
 #include "engine.h"
+#include "transpose.h"
 #include "vector.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -306,9 +307,10 @@ typedef struct { /* the values of each position: `rows`, or if that is NULL, eve
     long stride, length;
 } Values;
 
-/* Mixtures of values for `queries` queries, `dims` dimensions from d on; both are compile-time constants. */
-INLINE void mix(const int queries, const int dims, const float *weights, long weight_stride, const Values values, long d,
-    float *out, long out_stride)
+/* Mixtures of values for `queries` queries, `dims` dimensions from d on; both are compile-time constants. The weight of
+ * position l for query n is at n x query_step + l x step. */
+INLINE void mix(const int queries, const int dims, const float *weights, long query_step, long step, const Values values,
+    long d, float *out, long out_stride)
 {
     vf sums[4][64 / LANES];
 #pragma GCC unroll 4
@@ -321,7 +323,7 @@ INLINE void mix(const int queries, const int dims, const float *weights, long we
         for (int v = 0; v < dims / LANES; v++) {
             const vf value = load(row + d + v * LANES);
 #pragma GCC unroll 4
-            for (int n = 0; n < queries; n++) sums[n][v] = splat(weights[n * weight_stride + l]) * value + sums[n][v];
+            for (int n = 0; n < queries; n++) sums[n][v] = splat(weights[n * query_step + l * step]) * value + sums[n][v];
         }
     }
 #pragma GCC unroll 4
@@ -331,13 +333,13 @@ INLINE void mix(const int queries, const int dims, const float *weights, long we
 }
 
 /* As many dimensions at a time as keep their sums in registers */
-INLINE void mix_all(const int queries, const float *weights, long weight_stride, const Values values, long begin, long end,
-    float *out, long out_stride)
+INLINE void mix_all(const int queries, const float *weights, long query_step, long step, const Values values, long begin,
+    long end, float *out, long out_stride)
 {
     const int most = SUMS * LANES / queries, dims = most >= 64 ? 64 : most >= 32 ? 32 : 16;
     long d = begin;
-    for (; d + dims <= end; d += dims) mix(queries, dims, weights, weight_stride, values, d, out, out_stride);
-    for (; d < end; d += 16) mix(queries, 16, weights, weight_stride, values, d, out, out_stride);
+    for (; d + dims <= end; d += dims) mix(queries, dims, weights, query_step, step, values, d, out, out_stride);
+    for (; d < end; d += 16) mix(queries, 16, weights, query_step, step, values, d, out, out_stride);
 }
 
 /* Products of `queries` rows of x, at most 4, with columns: the first `length` of them, a multiple of LANES */
@@ -379,7 +381,7 @@ INLINE void attend_few(const int queries, const Attention *a, long query)
             memcpy(a->weights + (query + n) * a->weight_stride, a->scores + n * a->key_stride, a->length * sizeof(float));
     }
     const Values values = {NULL, a->values, a->value_stride, a->length};
-    mix_all(queries, a->scores, a->key_stride, values, 0, a->d_v, a->out + query * a->out_stride, a->out_stride);
+    mix_all(queries, a->scores, a->key_stride, 1, values, 0, a->d_v, a->out + query * a->out_stride, a->out_stride);
 }
 
 static void attend(const Attention *a)
@@ -418,7 +420,7 @@ static void attend_past(const PastAttention *a)
     for (long h = 0; h < a->heads; h++) {
         softmax(a->scores + h * stride, a->length, stride);
         /* A row of values has those of all heads: each head mixes its own dimensions. */
-        mix_all(1, a->scores + h * stride, 0, values, h * a->d_v, (h + 1) * a->d_v, a->out, 0);
+        mix_all(1, a->scores + h * stride, 0, 1, values, h * a->d_v, (h + 1) * a->d_v, a->out, 0);
     }
 }
 

@@ -1,5 +1,6 @@
 /* Encoders and decoders: layers, and one more position of every hypothesis */
 #include "engine.h"
+#include "transpose.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -138,12 +139,6 @@ static void rotate(const Stack *s, float *row, long position)
             row[i] = even * turn[i] - odd * turn[i + 1];
             row[i + 1] = even * turn[i + 1] + odd * turn[i];
         }
-}
-
-static void transpose(const float *rows, long count, long width, long row_stride, float *columns, long column_stride)
-{
-    for (long d = 0; d < width; d++)
-        for (long l = 0; l < column_stride; l++) columns[d * column_stride + l] = l < count ? rows[l * row_stride + d] : 0.0f;
 }
 
 static long whole_vectors(long length) { return (length + WIDEST_VECTOR - 1) / WIDEST_VECTOR * WIDEST_VECTOR; }

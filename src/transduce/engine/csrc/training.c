@@ -112,9 +112,9 @@ EXPORT int transduce_attention(const Kernels *k, const FullAttention *a, int32_t
         if (a->query_lengths[i] < 0 || a->query_lengths[i] > a->queries) return BAD_ARGUMENT;
         if (a->key_lengths[i] < 0 || a->key_lengths[i] > a->keys) return BAD_ARGUMENT;
     }
-    const long widest = a->d_k > a->d_v ? a->d_k : a->d_v, rows = padded(a->queries);
+    const long widest = a->d_k > a->d_v ? a->d_k : a->d_v;
     AttentionJob job = {k, a, backward ? k->attend_example_backward : k->attend_example,
-        (widest + (backward ? a->queries + rows : 0)) * a->weight_stride, 0};
+        (widest + (backward ? a->queries : 0)) * a->weight_stride, 0};
     const long products = a->examples * a->queries * a->keys * a->heads * (a->d_k + a->d_v) * (backward ? 3 : 1);
     transduce_parallel(attend_heads, &job, a->examples * a->heads, products, threads);
     return job.failed ? NO_MEMORY : DONE;

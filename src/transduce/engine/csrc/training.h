@@ -111,17 +111,17 @@ static void exponentiate(float *x, long vocabulary, long label, float smoothing,
 }
 
 /* Attention of one head of one example, and its gradients: everything is a product of a few rows with columns (`score`),
- * or a mixture of rows (`mix`). `scratch` has room for whole vectors of every length. */
+ * or a mixture of rows (`mix`). `scratch` has room for the columns of keys or values, and backward for the gradients of the scores. */
 
-static void mix_rows(long rows, const float *weights, long weight_stride, const Values values, long width, float *out,
+static void mix_rows(long rows, const float *weights, long row_step, long step, const Values values, long width, float *out,
     long out_stride)
 {
-    for (; rows >= 4; rows -= 4, weights += 4 * weight_stride, out += 4 * out_stride)
-        mix_all(4, weights, weight_stride, values, 0, width, out, out_stride);
+    for (; rows >= 4; rows -= 4, weights += 4 * row_step, out += 4 * out_stride)
+        mix_all(4, weights, row_step, step, values, 0, width, out, out_stride);
     switch (rows) {
-    case 1: mix_all(1, weights, weight_stride, values, 0, width, out, out_stride); break;
-    case 2: mix_all(2, weights, weight_stride, values, 0, width, out, out_stride); break;
-    case 3: mix_all(3, weights, weight_stride, values, 0, width, out, out_stride); break;
+    case 1: mix_all(1, weights, row_step, step, values, 0, width, out, out_stride); break;
+    case 2: mix_all(2, weights, row_step, step, values, 0, width, out, out_stride); break;
+    case 3: mix_all(3, weights, row_step, step, values, 0, width, out, out_stride); break;
     }
 }
 
@@ -137,12 +137,6 @@ static void score_rows(long rows, const float *x, long x_stride, const float *co
     }
 }
 
-static void to_columns(const float *rows, long count, long width, long row_stride, float *columns, long stride)
-{
-    for (long l = 0; l < stride; l++)
-        for (long d = 0; d < width; d++) columns[d * stride + l] = l < count ? rows[l * row_stride + d] : 0.0f;
-}
-
 static void zero_rows(float *rows, long begin, long end, long width, long stride)
 {
     for (long row = begin; row < end; row++) memset(rows + row * stride, 0, width * sizeof *rows);
@@ -156,7 +150,7 @@ static void attend_example(const FullAttention *a, long example, long head, floa
     const float *k = a->key + first_key * a->key_stride + head * a->d_k;
     float *weights = a->weights + (example * a->heads + head) * a->queries * stride;
     float *out = a->out + first_query * a->out_stride + head * a->d_v;
-    to_columns(k, keys, a->d_k, a->key_stride, scratch, stride);
+    transpose(k, keys, a->d_k, a->key_stride, scratch, stride);
     score_rows(queries, q, a->query_stride, scratch, a->d_k, stride, a->scale, weights);
     for (long n = 0; n < queries; n++) {
         const long length = a->is_causal && n + 1 < keys ? n + 1 : keys;
@@ -164,7 +158,7 @@ static void attend_example(const FullAttention *a, long example, long head, floa
         memset(weights + n * stride + length, 0, (stride - length) * sizeof *weights);
     }
     const Values values = {NULL, a->value + first_key * a->value_stride + head * a->d_v, a->value_stride, keys};
-    mix_rows(queries, weights, stride, values, a->d_v, out, a->out_stride);
+    mix_rows(queries, weights, stride, 1, values, a->d_v, out, a->out_stride);
     zero_rows(out, queries, a->queries, a->d_v, a->out_stride);
 }
 
@@ -172,9 +166,7 @@ static void attend_example_backward(const FullAttention *a, long example, long h
 {
     const long keys = a->key_lengths[example], queries = keys ? a->query_lengths[example] : 0, stride = a->weight_stride;
     const long first_query = example * a->queries, first_key = example * a->keys;
-    const long rows = (a->queries + LANES - 1) / LANES * LANES; /* of transposed matrices */
     float *columns = scratch, *d_scores = columns + (a->d_v > a->d_k ? a->d_v : a->d_k) * stride;
-    float *transposed = d_scores + a->queries * stride;
     const float *weights = a->weights + (example * a->heads + head) * a->queries * stride;
     const float *q = a->query + first_query * a->query_stride + head * a->d_k;
     const float *k = a->key + first_key * a->key_stride + head * a->d_k;
@@ -184,9 +176,8 @@ static void attend_example_backward(const FullAttention *a, long example, long h
     float *d_key = a->d_key + first_key * a->key_stride + head * a->d_k;
     float *d_value = a->d_value + first_key * a->value_stride + head * a->d_v;
 
-    to_columns(weights, queries, stride, stride, transposed, rows);
-    mix_rows(keys, transposed, rows, (Values){NULL, d_out, a->out_stride, queries}, a->d_v, d_value, a->value_stride);
-    to_columns(v, keys, a->d_v, a->value_stride, columns, stride);
+    mix_rows(keys, weights, 1, stride, (Values){NULL, d_out, a->out_stride, queries}, a->d_v, d_value, a->value_stride);
+    transpose(v, keys, a->d_v, a->value_stride, columns, stride);
     score_rows(queries, d_out, a->out_stride, columns, a->d_v, stride, 1.0f, d_scores);
     for (long n = 0; n < queries; n++) {
         const float *weight = weights + n * stride;
@@ -196,9 +187,8 @@ static void attend_example_backward(const FullAttention *a, long example, long h
         const vf mean = splat(sum_lanes(sum));
         for (long l = 0; l < stride; l += LANES) store(d + l, load(weight + l) * (load(d + l) - mean) * splat(a->scale));
     }
-    mix_rows(queries, d_scores, stride, (Values){NULL, k, a->key_stride, keys}, a->d_k, d_query, a->query_stride);
-    to_columns(d_scores, queries, stride, stride, transposed, rows);
-    mix_rows(keys, transposed, rows, (Values){NULL, q, a->query_stride, queries}, a->d_k, d_key, a->key_stride);
+    mix_rows(queries, d_scores, stride, 1, (Values){NULL, k, a->key_stride, keys}, a->d_k, d_query, a->query_stride);
+    mix_rows(keys, d_scores, 1, stride, (Values){NULL, q, a->query_stride, queries}, a->d_k, d_key, a->key_stride);
     zero_rows(d_query, queries, a->queries, a->d_k, a->query_stride);
     zero_rows(d_key, keys, a->keys, a->d_k, a->key_stride);
     zero_rows(d_value, keys, a->keys, a->d_v, a->value_stride);
