@@ -513,24 +513,39 @@ class Section:
         return [line for lines in ratios.values() for line in lines]
 
     def leave_out(self, runners: dict[str, Runner]) -> None:
-        """Leave out what is damaged, bfloat16 without its instructions, and all but the fastest variants."""
-        question = Question(1, "32", min(32, self.sentences["32"]))
-        answers = {name: [runner.ask(question) for _ in range(2)] for name, runner in runners.items()}
-        seconds = {name: min(each.seconds for each in found) for name, found in answers.items()}
-        ours = answers[f"{OURS}, float32"][0].targets
+        """Leave out what is damaged, emulated bfloat16, and variants that are slower than another one."""
+        questions = [
+            Question(1, "1", min(8, self.sentences["1"])),
+            Question(1, "32", min(32, self.sentences["32"])),
+        ]
+        answers = {
+            name: [[runner.ask(question) for _ in range(3)] for question in questions]
+            for name, runner in runners.items()
+        }
+        seconds = {
+            name: [min(each.seconds for each in tries) for tries in found] for name, found in answers.items()
+        }
+        ours = answers[f"{OURS}, float32"][-1][0].targets
         reasons: dict[str, str] = {}
         for name, found in answers.items():
-            if (equal := equal_targets(ours, found[0].targets)) < DAMAGED:
+            if (equal := equal_targets(ours, found[-1][0].targets)) < DAMAGED:
                 reasons[name] = f"only {equal:.0%} of its output is that of float32"
-        fastest: dict[str, str] = {}
-        for name in sorted(answers.keys() - reasons.keys(), key=lambda name: seconds[name]):
-            engine = ", ".join(name.split(", ")[:2])
-            if engine in fastest:
-                reasons[name] = f"{fastest[engine]} is faster"
-            fastest.setdefault(engine, name)
-            float32 = fastest.get(engine.replace("bfloat16", "float32"), name)
-            if "bfloat16" in engine and seconds[name] > TOO_SLOW * seconds[float32]:
-                reasons[name] = f"{seconds[name] / seconds[float32]:.1f} times slower than float32"
+        for name in answers.keys() - reasons.keys():
+            precision = ", ".join(name.split(", ")[:2])
+            for other in answers.keys() - reasons.keys() - {name}:
+                is_slower = all(a > b for a, b in zip(seconds[name], seconds[other], strict=True))
+                if is_slower and other.startswith(precision) and FIRST not in name + other:
+                    reasons[name] = f"{other} is faster"
+            float32 = min(
+                (
+                    seconds[other][-1]
+                    for other in answers
+                    if other.startswith(f"{name.split(', ')[0]}, float32")
+                ),
+                default=0.0,
+            )
+            if "bfloat16" in name and seconds[name][-1] > TOO_SLOW * float32:
+                reasons[name] = f"{seconds[name][-1] / float32:.1f} times slower than float32"
         for name, reason in reasons.items():
             print(f"  {name} is left out: {reason}", flush=True)
             runners.pop(name).stop()
@@ -582,16 +597,15 @@ class Section:
                 continue
             best[engine] = max(best.get(engine, 0), speed.tokens)
         how = f"{self.label}, {search}" + ("" if batching == "sorted" else f", {BATCHINGS[batching]}")
-        exact_ones = [speed.tokens for name, speed in speeds.items() if name.startswith(f"{CT2}, float32")]
-        return [
-            f"ratio to {peer} ({how}): {best[OURS] / best[engine]:.2f}"
+        peers = [speed.tokens for name, speed in speeds.items() if name.startswith(f"{CT2}, float32")]
+        ratios = {
+            f"{peer} ({how})": best[OURS] / best[engine]
             for peer, engine in ((f"best {CT2}", CT2), (MARIAN, MARIAN))
             if engine in best
-        ] + [
-            f"ratio to {CT2} in float32, ours in float32 ({how}): "
-            f"{speeds[f'{OURS}, float32'].tokens / tokens:.2f}"
-            for tokens in exact_ones
-        ]
+        }
+        if peers:
+            ratios[f"{CT2}, both in float32 ({how})"] = speeds[f"{OURS}, float32"].tokens / max(peers)
+        return [f"ratio to {what}: {ratio:.2f}" for what, ratio in ratios.items()]
 
 
 def equal_share(first: Speed, second: Speed) -> float:
