@@ -601,7 +601,7 @@ def parse() -> argparse.Namespace:
 
 def limit_to(isa: str | None) -> None:
     """Start this program again with the variables of an instruction set: libraries read them when loaded."""
-    if isa and os.environ.get("TRANSDUCE_ENGINE") != ISAS[isa]["TRANSDUCE_ENGINE"]:
+    if isa and any(os.environ.get(name) != value for name, value in ISAS[isa].items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ISAS[isa]})
 
 

@@ -103,16 +103,14 @@ _HEAP_LIMIT = 4 << 30  # bytes of the heap for which huge pages are requested
 
 
 def keep_memory() -> None:
-    """Make glibc keep freed memory for reuse, in huge pages; do nothing with other C libraries.
-
-    Python's garbage collector no longer looks at what exists already: modules, classes and functions.
+    """Make glibc keep freed memory for reuse, in huge pages; with other C libraries, leave memory alone.
 
     Every training step allocates and frees the same large arrays. By default glibc returns each of them to
     the system and requests it again, page by page, which takes longer than the computation itself.
 
     This affects the whole process and cannot be undone.
     """
-    gc.freeze()
+    _skip_modules()
     if sys.platform != "linux":
         return
     with suppress(OSError, AttributeError, ValueError):
@@ -121,6 +119,13 @@ def keep_memory() -> None:
         library.mallopt(_TRIM_THRESHOLD, _NEVER)
         library.mallopt(_MMAP_MAX, 0)
         _prefer_huge_pages(library, min(_HEAP_LIMIT, (physical_memory() or 0) // 2))
+
+
+@cache
+def _skip_modules() -> None:
+    """Let the garbage collector no longer look at what exists now: modules, classes and functions."""
+    gc.collect()
+    gc.freeze()
 
 
 def _prefer_huge_pages(library: ctypes.CDLL, size: int) -> None:

@@ -1,15 +1,20 @@
 """Shortlists: what they contain, the file they are in, and translating with them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from translators import TOKENIZER, small_translator
 
+from transduce.artifact.tensors import hash_tensors
 from transduce.data.corpus import AlignedFiles, Corpus
 from transduce.data.tokenizer_training import train_tokenizer
 from transduce.decoding.shortlist import Shortlist, hash_tokenizer
 from transduce.decoding.shortlist_learning import coverage, learn_shortlist
+from transduce.engine.precision import for_decoding
 from transduce.errors import TransduceError
+from transduce.models.protocol import SearchingModel
 
 SOURCES = ["the fox", "the quick fox", "a lazy fox", "brown"] * 5
 TARGETS = ["dog", "lazy dog", "over", "jumps"] * 5
@@ -102,18 +107,54 @@ def test_a_damaged_file_is_refused(shortlist, tmp_path):
         ("frequent", torch.tensor([5, 6], dtype=torch.int32)),  # without eos
         ("tokens", torch.tensor([10**6], dtype=torch.int32)),
         ("begins", torch.tensor([0, 1])),
+        ("begins", torch.tensor([0, 10**6])),
     ],
 )
 def test_forged_numbers_are_refused(shortlist, tmp_path, name, value):
     """The hash is right: whoever forges a file can compute it."""
     shortlist.save(tmp_path / "lists")
     tensors = load_file(tmp_path / "lists") | {name: value}
-    Shortlist(**tensors, tokenizer=shortlist.tokenizer).save(tmp_path / "forged")
+    Shortlist(**tensors, tokenizer=shortlist.tokenizer, vocabulary=0).save(tmp_path / "forged")
     with pytest.raises(TransduceError, match="do not fit"):
         Shortlist.load(tmp_path / "forged", TOKENIZER)
-    save_file({"frequent": value}, tmp_path / "few")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"tokens": None}, {"more": torch.zeros(2)}, {"begins": torch.zeros(3)}, {"frequent": torch.tensor(3)}],
+)
+def test_other_tensors_are_refused(shortlist, tmp_path, changes):
+    shortlist.save(tmp_path / "lists")
+    tensors = {**load_file(tmp_path / "lists"), **changes}
+    tensors = {name: value for name, value in tensors.items() if value is not None}
+    metadata = {"transduce": "shortlist 1", "tokenizer": shortlist.tokenizer}
+    metadata["hash"] = hash_tensors(tensors, shortlist.tokenizer)
+    save_file(tensors, tmp_path / "forged", metadata)
     with pytest.raises(TransduceError, match="is not a shortlist"):
-        Shortlist.load(tmp_path / "few", TOKENIZER)
+        Shortlist.load(tmp_path / "forged", TOKENIZER)
+
+
+def test_short_lists_are_filled_up(shortlist):
+    for at_least in (0, 5, 20, 10**6):
+        listed = shortlist.of([], at_least=at_least).tolist()
+        assert len(listed) >= min(at_least, TOKENIZER.vocabulary.target)
+        assert set(shortlist.frequent.tolist()) <= set(listed) <= set(range(TOKENIZER.vocabulary.target))
+        assert listed == sorted(set(listed))
+
+
+def test_the_engine_searches_with_shortlists(shortlist, monkeypatch):
+    translator = small_translator(shortlist=shortlist, model={"d_model": 32, "heads": 2, "d_ff": 48})
+    expected = translator(["fox", "a lazy fox", "the"])
+    model = for_decoding(translator.model, "float32", "cpu")
+    if not isinstance(model, SearchingModel):
+        pytest.skip("the engine does not run here")
+    packed, found = replace(translator, model=model), []
+    search = type(model).search
+    monkeypatch.setattr(type(model), "search", lambda *args: found.append(search(*args)) or found[-1])
+    translations = packed(["fox", "a lazy fox", "the"])
+    assert found
+    assert all(results is not None for results in found)
+    assert [one.text for one in translations] == [one.text for one in expected]
 
 
 @pytest.mark.parametrize(

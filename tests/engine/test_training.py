@@ -1,6 +1,10 @@
 """What the engine computes in training, against the modules of `transduce.nn`."""
 
 import copy
+import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +15,7 @@ from torch import nn
 
 from builders import TOKENS, shared_by, small_bert, small_gpt, small_model
 from transduce.engine import training
+from transduce.engine.native import supported_engines
 from transduce.engine.training import FusedAttention, FusedResidual, accelerate, cross_entropy_
 from transduce.nn.dropout import use_generator
 from transduce.nn.multi_head_attention import EncoderDecoderAttention, FullSelfAttention
@@ -81,8 +86,6 @@ def test_dropout_drops_a_share_and_its_gradient_the_same(engine, norm):
 
 
 def test_dropout_is_the_same_on_every_instruction_set():
-    from transduce.engine.native import supported_engines
-
     dropped = []
     for each in supported_engines():
         residual = Residual(48, norm="pre", dropout=0.5).train()
@@ -136,7 +139,7 @@ def test_encoder_decoder_attention_and_its_gradients(engine, seed, lengths, targ
 
 def test_the_future_and_padding_change_nothing_to_the_last_bit():
     attention = FullSelfAttention(32, 2, causal=True).train()
-    attention.fused = FusedAttention(training.engine())
+    attention.fused = FusedAttention(supported_engines()[0])
     x, mask = torch.randn(2, 9, 32), torch.arange(9) < torch.tensor([[9], [5]])
     changed = x.clone()
     changed[0, 6:], changed[1, 5:] = 1e6, torch.nan
@@ -149,7 +152,7 @@ def test_masks_with_gaps_and_long_sequences_are_left_to_torch(monkeypatch):
     attention = FullSelfAttention(32, 2).train()
     x, mask = torch.randn(1, 5, 32), torch.tensor([[True, False, True, True, False]])
     expected = attention(x, mask)
-    attention.fused = FusedAttention(training.engine())
+    attention.fused = FusedAttention(supported_engines()[0])
     assert torch.equal(attention(x, mask), expected)
     monkeypatch.setattr(training, "LONGEST", 4)
     monkeypatch.setattr(training, "_attend", None)
@@ -213,12 +216,112 @@ def test_a_whole_model_trains_alike(changes, dropout):
 
 @pytest.mark.parametrize("make", [small_bert, small_gpt])
 def test_other_families_train_alike(make):
-    model = make().train()
-    for module in model.modules():
-        if isinstance(module, nn.Module) and hasattr(module, "p"):
-            module.p = 0.0
+    without_dropout = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+    model = make(d_model=32, heads=2, **without_dropout).train()
     tokens = torch.randint(4, TOKENS, (2, 6))
-    with torch.enable_grad():
-        expected = model(tokens)
-        accelerate(model)
-        close(model(tokens), expected)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    expected = model(tokens)
+    expected_gradients = torch.autograd.grad(expected.square().sum(), parameters, allow_unused=True)
+    accelerate(model)
+    assert any(isinstance(getattr(module, "fused", None), FusedAttention) for module in model.modules())
+    found = model(tokens)
+    close(found, expected)
+    found_gradients = torch.autograd.grad(found.square().sum(), parameters, allow_unused=True)
+    for one, other in zip(found_gradients, expected_gradients, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+
+def test_bfloat16_by_autocast_trains_alike():
+    model = small_model(d_model=32, d_ff=48, heads=2, dropout=0.0).train()
+    source, target = (torch.randint(4, TOKENS, (3, length)) for length in (7, 6))
+    twin = copy.deepcopy(model)
+    accelerate(twin)
+    found = []
+    for each in (model, twin):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits = each(source, target)
+        logits.float().square().mean().backward()
+        found.append((logits.float(), each.encoder.layers[0].feed_forward.inner.weight.grad))
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=0.1, atol=0.1)
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=0.1, atol=0.1)
+
+
+def test_an_accelerated_model_is_copied_and_sent_to_other_processes():
+    model = small_model(d_model=32, d_ff=48, heads=2, dropout=0.0).train()
+    accelerate(model)
+    source, target = (torch.randint(4, TOKENS, (2, length)) for length in (7, 6))
+    program = (
+        "import pickle, sys, torch\n"
+        "model, source, target = pickle.load(sys.stdin.buffer)\n"
+        "loss = model(source, target).square().sum()\n"
+        "loss.backward()\n"
+        "print(loss.item())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=pickle.dumps((model, source, target)),
+        capture_output=True,
+        check=True,
+        cwd=Path(__file__).parents[1],
+    )
+    expected = model(source, target).square().sum().item()
+    assert float(done.stdout) == pytest.approx(expected, rel=1e-4)
+    assert copy.deepcopy(model)(source, target).square().sum().item() == pytest.approx(expected)
+
+
+def test_shapes_and_types_that_do_not_fit_are_refused():
+    used = supported_engines()[0]
+    residual, x = Residual(32).train(), torch.randn(4, 32)
+    residual.fused = FusedResidual(used)
+    with pytest.raises(ValueError, match="shape"):
+        residual(x, lambda x: x[:1])
+    attention = EncoderDecoderAttention(32, 2).train()
+    attention.fused = FusedAttention(used)
+    with pytest.raises(ValueError, match="examples"):
+        attention(torch.randn(4, 3, 32), torch.randn(1, 5, 32))
+    with pytest.raises(ValueError, match="labels"):
+        cross_entropy_(torch.randn(3, 5), torch.tensor([1, 2]), 0.1)
+    with pytest.raises(ValueError, match="labels"):
+        cross_entropy_(torch.randn(5, 3).t(), torch.tensor([1, 2, 3]), 0.1)
+
+
+def test_no_examples_and_gradients_in_another_order():
+    used = supported_engines()[0]
+    attention = FullSelfAttention(32, 2).train()
+    attention.fused = FusedAttention(used)
+    assert attention(torch.randn(0, 5, 32)).shape == (0, 5, 32)
+    residual = Residual(32).train()
+    residual.fused = FusedResidual(used)
+    assert residual(torch.randn(0, 32), lambda x: x).shape == (0, 32)
+    x = torch.randn(6, 32, 4, requires_grad=True)
+    y = residual(x.transpose(1, 2), lambda x: x)
+    (found,) = torch.autograd.grad(y.transpose(1, 2).square().sum(), x)
+    residual.fused = None
+    y = residual(x.transpose(1, 2), lambda x: x)
+    (expected,) = torch.autograd.grad(y.transpose(1, 2).square().sum(), x)
+    close(found, expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_forked_process_computes_with_threads_of_its_own(threads):
+    program = (
+        "import os, torch\n"
+        "from builders import TOKENS, small_model\n"
+        "from transduce.engine.training import accelerate\n"
+        f"torch.set_num_threads({threads})\n"
+        "model = small_model(d_model=32, d_ff=48, heads=2, dropout=0.0).train()\n"
+        "accelerate(model)\n"
+        "x = torch.randn(512, 64, 32)\n"
+        "attention = model.encoder.layers[0].self_attention\n"
+        "attention(x)\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    from transduce.engine.precision import for_decoding\n"
+        "    packed = for_decoding(model.eval(), 'int8', 'cpu')\n"
+        "    packed.encode(torch.randint(4, TOKENS, (256, 40)))\n"
+        "    os._exit(0)\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, cwd=Path(__file__).parents[1])

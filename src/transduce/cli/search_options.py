@@ -63,7 +63,7 @@ Shortlist = Annotated[
     Path | None,
     Option(
         metavar="FILE",
-        help="Compute only the target tokens that this shortlist has for each line; see transduce shortlist.",
+        help="Allow only the target tokens that this shortlist has for each line; see transduce shortlist.",
         rich_help_panel=SEARCH,
     ),
 ]

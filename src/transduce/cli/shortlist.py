@@ -21,9 +21,9 @@ def shortlist(
 ) -> None:
     """Learn which target tokens can translate which source tokens.
 
-    `transduce translate --shortlist FILE` then computes the logits of these tokens only, which makes models
-    with a large vocabulary faster. With validation files, BLEU and time are measured with the shortlist and
-    without it.
+    `transduce translate --shortlist FILE` then allows these tokens only. On CPUs, plain beam search computes
+    no other logits, which makes models with a large vocabulary faster. With validation files, BLEU and time
+    are measured with the shortlist and without it.
 
     Example: transduce shortlist runs/en-de/final --source train.en --target train.de --out lists.safetensors
     """

@@ -5,7 +5,7 @@ none of them (the empty word), and the probabilities are those that make the pai
 expectation maximization.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -47,8 +47,7 @@ def learn_lexicon(
     Every pair is looked at once to find the tokens that occur together, and once per iteration.
     """
     empty_word = int(sources.ids.max(initial=0)) + 1
-    found = [np.unique(keys) for keys in _blocks(sources, targets, target_size, empty_word, on_block)]
-    keys = np.unique(np.concatenate([*found, np.empty(0, np.int64)]))
+    keys = _distinct(_blocks(sources, targets, target_size, empty_word, on_block))
     # Uniform at first: the number of targets of a source cancels out when alignments are normalized.
     probabilities = np.ones(len(keys), np.float32)
     for _ in range(iterations):
@@ -63,6 +62,17 @@ def learn_lexicon(
     aligned = keys // target_size != empty_word
     keys = keys[aligned]
     return Lexicon(keys // target_size, keys % target_size, probabilities[aligned])
+
+
+def _distinct(blocks: Iterable[Keys]) -> Keys:
+    """Return all different keys in order, without holding many of them twice."""
+    known, pending, count = np.empty(0, np.int64), list[Keys](), 0
+    for block in blocks:
+        pending.append(np.unique(block))
+        count += len(pending[-1])
+        if count > max(len(known), _LARGEST_BLOCK):
+            known, pending, count = np.unique(np.concatenate([known, *pending])), [], 0
+    return np.unique(np.concatenate([known, *pending]))
 
 
 def _blocks(

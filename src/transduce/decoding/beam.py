@@ -76,8 +76,8 @@ def beam_search(
             returned only if there are no others.
         exact: Search until no running hypothesis can become one of the ``count`` best; otherwise, end the
             search for a sentence when ``beam`` hypotheses have ended.
-        shortlists: For each source, the only tokens that its targets may contain, rising; the probabilities
-            of the others are 0.
+        shortlists: For each source, the only tokens that its targets may contain, in ascending order; the
+            probabilities of the others are 0.
         trace: Receives every candidate of every step, if there is one source.
 
     """

@@ -86,7 +86,11 @@ def search_pieces(
         for piece in rows
     ]
     rules = settings.rules(eos, [piece.prefix for piece in rows])
-    lists = None if shortlist is None else [shortlist.of(piece.ids, piece.required) for piece in rows]
+    lists = None
+    if shortlist:
+        # At least as many as the engine chooses from: otherwise it would leave the whole batch to Python.
+        at_least = 2 * (settings.width + max(len(piece.phrases) for piece in pieces)) + 4
+        lists = [shortlist.of(piece.ids, piece.required, at_least=at_least) for piece in rows]
     if settings.sample:
         generators = [piece.generator(settings.seed) for piece in pieces]
         return sample(

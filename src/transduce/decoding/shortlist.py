@@ -22,23 +22,32 @@ from transduce.errors import ArtifactError, DataError, reason_of, remedy_for
 from transduce.files import open_regular, user_path, write_atomically
 
 _FORMAT = "shortlist 1"
+_TENSORS = {"frequent": (1, "I32"), "begins": (1, "I64"), "tokens": (1, "I32")}  # dimensions and types
 
 
 @dataclass(frozen=True)
 class Shortlist:
     """For each source token, the target tokens that may translate it; and those that are in every list."""
 
-    frequent: Tensor  # (tokens,), rising
+    frequent: Tensor  # (tokens,), in ascending order
     begins: Tensor  # (source vocabulary + 1,): where the translations of each source token begin
     tokens: Tensor  # the translations of all source tokens
     tokenizer: str  # a hash of the tokenizer whose ids these are
+    vocabulary: int  # the number of target tokens
 
-    def of(self, source: Iterable[int], required: Iterable[int] = ()) -> Tensor:
-        """Return the target tokens for the ids of a source, rising, with those that are ``required``."""
+    def of(self, source: Iterable[int], required: Iterable[int] = (), *, at_least: int = 0) -> Tensor:
+        """Return the target tokens for the ids of a source, in ascending order.
+
+        Those that are ``required`` are among them. A list shorter than ``at_least`` is filled up with the
+        first tokens of the vocabulary.
+        """
         frequent, begins, tokens = (part.numpy() for part in (self.frequent, self.begins, self.tokens))
         parts = [tokens[begins[token] : begins[token + 1]] for token in set(source)]
-        every = np.concatenate([frequent, *parts, np.array(list(required), np.int32)])
-        return torch.from_numpy(np.unique(every))
+        every = np.unique(np.concatenate([frequent, *parts, np.array(list(required), np.int32)]))
+        if len(every) < at_least:
+            others = np.setdiff1d(np.arange(2 * at_least, dtype=np.int32), every)[: at_least - len(every)]
+            every = np.union1d(every, others[others < self.vocabulary])
+        return torch.from_numpy(every)
 
     def save(self, path: str | Path) -> None:
         """Write the shortlist to a file."""
@@ -52,9 +61,10 @@ class Shortlist:
         """Read a shortlist that was made for this tokenizer."""
         path = user_path(path)
         with _explained_errors(path):
-            metadata = read_tensor_header(path).metadata
+            stored, metadata = read_tensor_header(path)
             tensors = read_tensors(path)
-        if metadata.get("transduce") != _FORMAT:
+        shapes = {name: (len(tensor.shape), tensor.dtype) for name, tensor in stored.items()}
+        if metadata.get("transduce") != _FORMAT or shapes != _TENSORS:
             raise DataError(f"{path} is not a shortlist", "make one with transduce shortlist")
         found = metadata.get("tokenizer", "")
         if metadata.get("hash") != hash_tensors(tensors, found):
@@ -65,7 +75,7 @@ class Shortlist:
             raise DataError(
                 f"{path} was made for another tokenizer", "make one for this model with transduce shortlist"
             )
-        shortlist = cls(**tensors, tokenizer=found)
+        shortlist = cls(**tensors, tokenizer=found, vocabulary=tokenizer.vocabulary.target)
         shortlist._check(path, tokenizer)
         return shortlist
 

@@ -14,6 +14,7 @@ from transduce.errors import DataError
 from transduce.terminal import StatusLine
 
 _ITERATIONS = 4
+_LONGEST = 512  # tokens of a pair that is learned from: every one of its tokens is paired with every other
 
 
 def learn_shortlist(
@@ -57,6 +58,7 @@ def learn_shortlist(
         torch.from_numpy(begins),
         torch.from_numpy(np.concatenate(translations).astype(np.int32)),
         hash_tokenizer(tokenizer),
+        vocabulary.target,
     )
 
 
@@ -77,8 +79,11 @@ def _encoded(corpus: Corpus, tokenizer: TokenizerPair, max_pairs: int) -> tuple[
     step = max(1, -(-every // max_pairs))
     sources, targets, first = list[Rows](), list[Rows](), 0
     for chunk in clean_lines(corpus):
-        sources.append(tokenizer.source_rows(chunk.sources[first::step]))
-        targets.append(tokenizer.target_rows(chunk.targets[first::step]))
+        source = tokenizer.source.rows(chunk.sources[first::step]).ended(tokenizer.vocabulary.eos)
+        target = tokenizer.target_rows(chunk.targets[first::step])
+        short = np.maximum(source.lengths, target.lengths) <= _LONGEST
+        sources.append(source.select(short))
+        targets.append(target.select(short))
         first = (first - len(chunk.sources)) % step
     if not sources or not sum(map(len, sources)):
         raise DataError("the files have no pairs", "give text to learn from")

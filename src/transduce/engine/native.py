@@ -11,6 +11,7 @@ from ctypes import c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from transduce.engine.structures import native_layout, python_layout
 from transduce.errors import ConfigError
@@ -41,10 +42,24 @@ class Engine:
     weight_limit: int  # the largest 8-bit weight
     is_fast: bool  # whether it has vector instructions of its own
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Find the instruction set by its name: another process has the functions at other addresses."""
+        return _engine_named, (self.name,)
+
     @property
     def description(self) -> str:
         """The name that processor manuals use."""
         return _NAMES.get(self.name, self.name)
+
+
+def _engine_named(name: str) -> Engine:
+    for each in supported_engines():
+        if each.name == name:
+            return each
+    raise ConfigError(
+        f"this machine lacks the instruction set {name}, for which the model was packed",
+        "load the model from its folder",
+    )
 
 
 @cache

@@ -61,6 +61,7 @@ class RunningSearch:
         """
         self.decoder, self._add_to_slots = decoder, add_to_slots
         self.count, self._penalty = count, penalty
+        self._has_shortlists, self._fewest = has_shortlists, 2 * beam + len(forbidden)
         self._queue: deque[Waiting] = deque()
         self._free, self._tickets = list(range(slots))[::-1], dict[int, int]()  # ticket of each busy slot
         self._limits: dict[int, int] = {}
@@ -110,11 +111,27 @@ class RunningSearch:
     def add(self, source: Tensor, max_length: int, shortlist: Tensor | None = None) -> int:
         """Queue a source; its target has at most ``max_length`` tokens. Return a ticket.
 
-        ``shortlist`` has the tokens that the target may contain, rising.
+        ``shortlist`` has the tokens that the target may contain, in ascending order.
         """
+        if (shortlist is not None) != self._has_shortlists:
+            raise ValueError("in a search with shortlists every sentence has one, in others none")
+        if shortlist is not None and not self._fits(shortlist):
+            raise ValueError(
+                "a shortlist is out of range, out of order or has fewer tokens than the beam needs"
+            )
         self._queue.append(Waiting(self._next, source, max(1, max_length), shortlist))
         self._next += 1
         return self._next - 1
+
+    def _fits(self, shortlist: Tensor) -> bool:
+        ids = shortlist.long()
+        is_ascending = bool((ids[1:] > ids[:-1]).all())
+        return (
+            len(ids) >= self._fewest
+            and is_ascending
+            and int(ids[0]) >= 0
+            and int(ids[-1]) < self.decoder.vocabulary
+        )
 
     def advance(self) -> dict[int, list[SearchResult]]:
         """Compute until at least one sentence is finished; return the results of all that are, by ticket."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx
+from torch.autograd.function import FunctionCtx, once_differentiable
 
 from transduce.engine.native import Engine, check, engine, required_library
 from transduce.engine.packed_linear import MULTIPLE
@@ -40,7 +40,8 @@ def accelerate(model: nn.Module) -> None:
 @cache
 def _share_threads() -> None:
     """Use the threads of torch's OpenMP library, if it has one; see ``csrc/threads.c``."""
-    for path in (Path(torch.__file__).parent / "lib").glob("libgomp*.so*"):
+    installed = Path(torch.__file__).parent
+    for path in [*(installed / "lib").glob("libgomp*.so*"), *Path(f"{installed}.libs").glob("libgomp*.so*")]:
         library = ctypes.CDLL(str(path))
         names = "GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads"
         functions = (ctypes.cast(getattr(library, name), ctypes.c_void_p) for name in names)
@@ -91,6 +92,13 @@ class _Residual(torch.autograd.Function):
         used: Engine,
     ) -> Tensor:
         x, update = x.contiguous(), update.contiguous()
+        if update.shape != x.shape:
+            raise ValueError(f"cannot add an update of shape {tuple(update.shape)} to {tuple(x.shape)}")
+        if weight is not None and bias is not None:
+            _require_float32(x, weight, bias)
+            if not weight.shape == bias.shape == x.shape[-1:]:
+                raise ValueError(f"a norm of width {len(weight)} does not fit {tuple(x.shape)}")
+        _require_float32(x, update)
         total = torch.empty_like(x)
         y = total if weight is None else torch.empty_like(x)
         statistics = x.new_empty(0 if weight is None else 2 * x[..., 0].numel())
@@ -107,6 +115,7 @@ class _Residual(torch.autograd.Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, d_y: Tensor) -> tuple[Tensor | None, ...]:
         epsilon, dropout, used = ctx.settings  # type: ignore[attr-defined]
         d_y = d_y.contiguous()
@@ -140,6 +149,12 @@ def _residual_struct(
     )
 
 
+def _require_float32(*tensors: Tensor) -> None:
+    for tensor in tensors:
+        if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
+            raise TypeError(f"expected float32 on the CPU, not {tensor.dtype} on {tensor.device}")
+
+
 def _pointer(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
@@ -152,7 +167,8 @@ class FusedAttention:
 
     def takes(self, query: Tensor, keys: int) -> bool:
         """Return whether the engine should compute this attention."""
-        return query.device.type == "cpu" and torch.is_grad_enabled() and max(query.size(1), keys) <= LONGEST
+        is_float = query.device.type == "cpu" and query.dtype == torch.float32
+        return is_float and torch.is_grad_enabled() and max(query.size(1), keys) <= LONGEST
 
     def __call__(
         self,
@@ -191,7 +207,13 @@ class _Attention(torch.autograd.Function):
         projected = tuple(part.contiguous() for part in projected)
         batch, queries, _ = projected[0].shape
         keys = projected[-1].size(1)
-        heads, _, d_v = sizes
+        heads, d_k, d_v = sizes
+        widths = [2 * d_k + d_v] if len(projected) == 1 else [d_k, d_k + d_v]
+        if [part.size(2) for part in projected] != [heads * width for width in widths]:
+            raise ValueError(f"{heads} heads of {d_k} and {d_v} dimensions do not fit the projections")
+        if any(len(part) != batch for part in (*projected, query_lengths, key_lengths)):
+            raise ValueError(f"got {batch} examples of queries, but not as many keys and lengths")
+        _require_float32(*projected)
         lengths = query_lengths.int().contiguous(), key_lengths.int().contiguous()
         out = projected[0].new_empty(batch, queries, heads * d_v)
         weights = projected[0].new_empty(batch, heads, queries, -(-keys // MULTIPLE) * MULTIPLE)
@@ -203,6 +225,7 @@ class _Attention(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, d_out: Tensor) -> tuple[Tensor | None, ...]:
         sizes, causal, used = ctx.settings  # type: ignore[attr-defined]
         weights, query_lengths, key_lengths, *projected = ctx.saved_tensors  # type: ignore[attr-defined]
@@ -272,6 +295,10 @@ def cross_entropy_(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Te
     used = engine()
     if used is None or logits.device.type != "cpu" or logits.dtype != torch.float32:
         return None
+    if not logits.is_contiguous() or labels.shape != logits.shape[:1] or labels.dtype != torch.int64:
+        raise ValueError(f"expected {len(logits)} labels (int64) for contiguous logits")
+    labels = labels.contiguous()
+    _share_threads()
     numbers = logits.new_empty(len(logits), 4)
     error = required_library().transduce_cross_entropy(
         *(used.kernels, logits.data_ptr(), labels.data_ptr(), *logits.shape, smoothing),

@@ -19,6 +19,7 @@ from transduce.evaluation.metrics import measure
 from transduce.files import require_own_file, user_path
 from transduce.terminal import with_bar
 
+Pairs = list[tuple[str, str]]
 _LINES = 1_000  # that are translated twice: enough to see a difference of a tenth of a point
 
 
@@ -78,6 +79,11 @@ def make_shortlist(
     _check_output(
         out, [path for each in (corpus, valid) if each for part in each.parts for path in part.paths]
     )
+    pairs = _validation_pairs(valid) if valid else None
+    if valid and tokenizer.factors:
+        raise DataError(
+            "the model has source factors, which cannot be measured here", "leave out the validation files"
+        )
     shortlist = learn_shortlist(
         corpus, tokenizer, frequent=frequent, aligned=aligned, max_pairs=max_pairs, console=console
     )
@@ -89,7 +95,7 @@ def make_shortlist(
         vocabulary=tokenizer.vocabulary.target,
         length=length,
         coverage=covered,
-        cost=_measure(model, out, valid, console) if valid else None,
+        cost=_measure(model, out, pairs, console) if pairs else None,
     )
 
 
@@ -102,11 +108,17 @@ def _check_output(out: Path, inputs: list[Path]) -> None:
         raise DataError(f"there is no folder {out.parent}", "make it, or choose another --out")
 
 
-def _measure(model: Path, shortlist: Path, corpus: Corpus, console: Console) -> Cost:
+def _validation_pairs(corpus: Corpus) -> Pairs:
+    """Read all validation files, so that a problem is reported before anything is learned."""
+    pairs = [pair for chunk in clean_lines(corpus) for pair in zip(chunk.sources, chunk.targets, strict=True)]
+    if not pairs:
+        raise DataError("the validation files have no pairs", "give others, or leave them out")
+    return pairs[:_LINES]
+
+
+def _measure(model: Path, shortlist: Path, pairs: Pairs, console: Console) -> Cost:
     """Translate validation lines with a shortlist and without."""
-    chunks = list(clean_lines(corpus))
-    sources = [line for chunk in chunks for line in chunk.sources][:_LINES]
-    references = [[line] for chunk in chunks for line in chunk.targets][:_LINES]
+    sources, references = [source for source, _ in pairs], [[target] for _, target in pairs]
     found = []
     for path, what in ((shortlist, "with the shortlist"), (None, "without it")):
         translator = Translator.load(model, shortlist=path)

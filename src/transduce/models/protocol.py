@@ -104,7 +104,9 @@ class SearchRequest:
     bos: int
     eos: int
     forbidden: Sequence[int]  # tokens that never appear in a target
-    shortlists: Sequence[Tensor] | None = None  # the only tokens that may appear, rising, for each source
+    shortlists: Sequence[Tensor] | None = (
+        None  # the only tokens that may appear, in ascending order, for each source
+    )
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from transduce.nn.state import KeyValue, KeyValueCache
 FEW_QUERIES = 8  # up to here the plain equation is faster than torch's fused kernel on CPUs
 
 
-class Fused(Protocol):
+class AttentionKernel(Protocol):
     """A faster way to attend in training; see `transduce.engine.training`."""
 
     def takes(self, query: Tensor, keys: int) -> bool:
@@ -64,13 +64,20 @@ class MultiHeadAttention(nn.Module):
         self.d_v = d_v or d_model // heads
         self.dropout = Dropout(dropout)
         self.output = Linear(heads * self.d_v, d_model)
-        self.fused: Fused | None = None
+        self.fused: AttentionKernel | None = None
 
-    def is_fused(self, x: Tensor, keys: int, record: list[Tensor] | None) -> bool:
-        """Return whether to attend from x, (batch, query, d_model), with `fused`."""
+    def kernel_for(
+        self, x: Tensor, keys: int, key_mask: Tensor | None, record: list[Tensor] | None
+    ) -> "tuple[AttentionKernel, Tensor] | None":
+        """Return a faster way to attend from x, (batch, query, d_model), and the number of keys of each row.
+
+        ``None`` where there is none: in inference, with dropout of weights, and if padding is not last.
+        """
         if self.fused is None or not self.training or record is not None or self.dropout.p:
-            return False
-        return self.fused.takes(x, keys)
+            return None
+        check_key_mask(key_mask, len(x), keys)
+        lengths = full_lengths(len(x), keys) if key_mask is None else lengths_of(key_mask)
+        return (self.fused, lengths) if lengths is not None and self.fused.takes(x, keys) else None
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(batch, length, heads·d) → (batch, heads, length, d)."""
@@ -95,13 +102,17 @@ class MultiHeadAttention(nn.Module):
 
     def join_heads(self, values: Tensor) -> Tensor:
         """``Concat(head_1 … head_h) W^O``: (batch, heads, query, d_v) → (batch, query, d_model)."""
-        joined: Tensor = self.output(values.transpose(1, 2).flatten(-2))
-        return joined
+        return self.mapped(values.transpose(1, 2).flatten(-2))
+
+    def mapped(self, joined: Tensor) -> Tensor:
+        """Apply W^O: (batch, query, heads · d_v) → (batch, query, d_model)."""
+        mapped: Tensor = self.output(joined)
+        return mapped
 
 
-def all_of(x: Tensor) -> Tensor:
-    """Return the lengths of x, (batch, length, width), without padding: (batch,)."""
-    return x.new_full((len(x),), x.size(1), dtype=torch.int32)
+def full_lengths(batch: int, length: int) -> Tensor:
+    """Return the lengths of rows that have no padding: (batch,)."""
+    return torch.full((batch,), length, dtype=torch.int32)
 
 
 def _has_few_queries(query: Tensor) -> bool:
@@ -184,15 +195,12 @@ class FullSelfAttention(ProjectedSelfAttention):
         record: list[Tensor] | None = None,
     ) -> Tensor:
         """Attend as `SelfAttention.forward` says."""
-        if cache is None and self.rotary is None and self.is_fused(x, x.size(1), record):
-            check_key_mask(key_mask, len(x), x.size(1))
-            lengths = all_of(x) if key_mask is None else lengths_of(key_mask)
-            if lengths is not None and self.fused is not None:
-                projected = self.query_key_value(x)
-                mixed: Tensor = self.output(
-                    self.fused(self, projected, None, (lengths, lengths), causal=self.causal)
-                )
-                return mixed
+        is_plain = cache is None and self.rotary is None
+        found = self.kernel_for(x, x.size(1), key_mask, record) if is_plain else None
+        if found:
+            kernel, lengths = found
+            mixed = kernel(self, self.query_key_value(x), None, (lengths, lengths), causal=self.causal)
+            return self.mapped(mixed)
         start = 0 if cache is None else cache.length
         query, key, value = self.project(x, start)
         if cache is not None:
@@ -224,6 +232,9 @@ class EncoderDecoderAttention(MultiHeadAttention):
 
     def keys_values(self, memory: Tensor) -> KeyValue:
         """Project the encoder's output, (batch, source, d_model), once per source sentence."""
+        return self._split(memory)
+
+    def _split(self, memory: Tensor) -> KeyValue:
         key, value = torch.split(self.key_value(memory), self.widths, dim=-1)
         return KeyValue(self.split_heads(key), self.split_heads(value))
 
@@ -242,16 +253,14 @@ class EncoderDecoderAttention(MultiHeadAttention):
         weights, (batch, heads, target, source).
         """
         if isinstance(memory, Tensor):
-            if self.is_fused(x, memory.size(1), record):
-                check_key_mask(key_mask, len(x), memory.size(1))
-                lengths = all_of(memory) if key_mask is None else lengths_of(key_mask)
-                if lengths is not None and self.fused is not None:
-                    projected = self.query(x), self.key_value(memory)
-                    mixed: Tensor = self.output(
-                        self.fused(self, *projected, (all_of(x), lengths), causal=False)
-                    )
-                    return mixed
-            memory = self.keys_values(memory)
+            found = self.kernel_for(x, memory.size(1), key_mask, record)
+            if found:
+                kernel, lengths = found
+                queries = full_lengths(len(x), x.size(1))
+                return self.mapped(
+                    kernel(self, self.query(x), self.key_value(memory), (queries, lengths), causal=False)
+                )
+            memory = self._split(memory)
         check_key_mask(key_mask, len(x), memory.key.size(2))
         mask = None if key_mask is None else key_mask[:, None, None]
         query = self.split_heads(self.query(x))

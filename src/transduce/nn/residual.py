@@ -10,7 +10,7 @@ from transduce.nn.dropout import Dropout
 Norm = Literal["post", "pre"]
 
 
-class Fused(Protocol):
+class ResidualKernel(Protocol):
     """A faster way to compute a residual connection in training; see `transduce.engine.training`."""
 
     def takes(self, x: Tensor) -> bool:
@@ -35,7 +35,7 @@ class Residual(nn.Module):
         self.pre = norm == "pre"
         self.norm = nn.LayerNorm(d_model, eps=eps)
         self.dropout = Dropout(dropout)
-        self.fused: Fused | None = None
+        self.fused: ResidualKernel | None = None
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply a sub-layer to x, (batch, length, d_model) → the same shape."""

@@ -203,7 +203,7 @@ typedef struct {
     void (*choose)(const Choice *choice);
     void (*residual)(const Residual *residual, long begin, long end);
     void (*residual_backward)(const Residual *residual, long begin, long end, float *d_weight, float *d_bias);
-    void (*exponentiate)(float *logits, long vocabulary, long label, float smoothing, float *numbers);
+    void (*cross_entropy_row)(float *logits, long vocabulary, long label, float smoothing, float *numbers);
     void (*attend_example)(const FullAttention *attention, long example, long head, float *scratch);
     void (*attend_example_backward)(const FullAttention *attention, long example, long head, float *scratch);
 } Kernels;
@@ -216,13 +216,13 @@ typedef void Work(const void *job, long begin, long end);
 void transduce_parallel(Work *work, const void *job, long count, long products, int threads);
 
 /* shortlist.c */
-typedef struct Narrowed Narrowed;
-Narrowed *transduce_narrowed_new(const Linear *whole, long panel);
-void transduce_narrowed_free(Narrowed *n);
-const Linear *transduce_narrowed_linear(const Narrowed *n);
-int transduce_narrowed_join(Narrowed *n, const int32_t *tokens, int64_t count);
-void transduce_narrowed_leave(Narrowed *n, const int32_t *tokens, int64_t count);
-void transduce_narrowed_gather(const Narrowed *n, const float *logits, int64_t rows, const int32_t *tokens, int64_t count,
+typedef struct ShortlistOutput ShortlistOutput;
+ShortlistOutput *transduce_shortlist_new(const Linear *whole, long panel);
+void transduce_shortlist_free(ShortlistOutput *n);
+const Linear *transduce_shortlist_linear(const ShortlistOutput *n);
+int transduce_shortlist_join(ShortlistOutput *n, const int32_t *tokens, int64_t count);
+void transduce_shortlist_leave(ShortlistOutput *n, const int32_t *tokens, int64_t count);
+void transduce_shortlist_gather(const ShortlistOutput *n, const float *logits, int64_t rows, const int32_t *tokens, int64_t count,
     float *gathered, int64_t stride);
 
 /* model.c */

@@ -493,7 +493,7 @@ const Kernels JOIN(transduce_, NAME) = {
     .choose = choose,
     .residual = residual,
     .residual_backward = residual_backward,
-    .exponentiate = exponentiate,
+    .cross_entropy_row = cross_entropy_row,
     .attend_example = attend_example,
     .attend_example_backward = attend_example_backward,
 };

@@ -257,33 +257,39 @@ typedef struct {
     const Decoder *decoder;
     const Step *step;
     const Scratch *scratch;
-    float *scores;      /* (targets, heads, longest) or (sources, 4, longest): scratch */
-    const float **past; /* (targets, longest): scratch */
     long layer, longest;
+    int failed;
 } LayerJob;
 
 static void attend_own(const void *job, long begin, long end) /* over targets */
 {
-    const LayerJob *j = job;
+    LayerJob *j = (LayerJob *)job;
     const Stack *s = &j->decoder->stack;
     const Step *step = j->step;
+    float *scores = allocate(s->heads * j->longest);
+    const float **rows = malloc(j->longest * sizeof *rows);
+    if (!scores || !rows) j->failed = 1, begin = end; /* every thread writes the same value */
     const long keys = s->heads * s->d_k, values = s->heads * s->d_v, stride = padded(2 * keys + values);
     for (long t = begin; t < end; t++) {
         const PastAttention past = {
             .query = j->scratch->wide + t * stride, .keys = step->keys, .values = step->values,
             .past = step->past ? step->past[t] : NULL, .out = j->scratch->narrow + t * values,
-            .scores = j->scores + t * s->heads * j->longest, .rows = j->past + t * j->longest, .row = step->rows[t],
+            .scores = scores, .rows = rows, .row = step->rows[t],
             .first_row = j->layer * step->cache_rows, .length = step->positions[t] + 1, .page_size = step->page_size,
             .heads = s->heads, .d_k = s->d_k, .d_v = s->d_v, .scale = 1 / sqrtf((float)s->d_k),
         };
         j->kernels->attend_past(&past);
     }
+    free(scores);
+    free(rows);
 }
 
 static void attend_memory(const void *job, long begin, long end) /* over sources */
 {
-    const LayerJob *j = job;
+    LayerJob *j = (LayerJob *)job;
     const Stack *s = &j->decoder->stack;
+    float *scores = allocate(4 * j->longest);
+    if (!scores) j->failed = 1, begin = end;
     const long query_stride = padded(s->heads * s->d_k), values = s->heads * s->d_v;
     for (long i = begin; i < end; i++) {
         const Source *source = j->step->sources + i;
@@ -294,7 +300,7 @@ static void attend_memory(const void *job, long begin, long end) /* over sources
                 .query = j->scratch->wide + first * query_stride + h * s->d_k,
                 .keys = source->keys + place * s->d_k * source->stride,
                 .values = source->values + place * source->length * s->d_v,
-                .out = j->scratch->narrow + first * values + h * s->d_v, .scores = j->scores + i * 4 * j->longest,
+                .out = j->scratch->narrow + first * values + h * s->d_v, .scores = scores,
                 .weights = j->step->attention ? j->step->attention
                         + ((j->layer * j->step->targets + first) * s->heads + h) * j->step->attention_stride : NULL,
                 .weight_stride = s->heads * j->step->attention_stride,
@@ -305,6 +311,7 @@ static void attend_memory(const void *job, long begin, long end) /* over sources
             j->kernels->attend(&own);
         }
     }
+    free(scores);
 }
 
 /* Copies keys and values, which follow the queries in each row, into the caches. */
@@ -356,6 +363,7 @@ static int run_layer(const LayerJob *job, int threads)
     if (transduce_apply(k, &layer->query_key_value, in, s->d_model, scratch->wide, rows, NO_ACTIVATION, threads)) return NO_MEMORY;
     append(s, job->step, job->layer, scratch->wide);
     transduce_parallel(attend_own, job, rows, rows * job->longest * 2 * values, threads);
+    if (job->failed) return NO_MEMORY;
     if (transduce_apply(k, &layer->self_output, scratch->narrow, values, scratch->wide, rows, NO_ACTIVATION, threads)) return NO_MEMORY;
     add_residual(k, s, &layer->around_self_attention, scratch, scratch->wide);
 
@@ -363,6 +371,7 @@ static int run_layer(const LayerJob *job, int threads)
         in = sublayer_input(k, s, &layer->around_memory_attention, scratch);
         if (transduce_apply(k, &layer->memory_query, in, s->d_model, scratch->wide, rows, NO_ACTIVATION, threads)) return NO_MEMORY;
         transduce_parallel(attend_memory, job, job->step->source_count, rows * job->longest * 2 * values, threads);
+        if (job->failed) return NO_MEMORY;
         if (transduce_apply(k, &layer->memory_output, scratch->narrow, values, scratch->wide, rows, NO_ACTIVATION, threads))
             return NO_MEMORY;
         add_residual(k, s, &layer->around_memory_attention, scratch, scratch->wide);
@@ -383,20 +392,16 @@ int transduce_hidden(const Kernels *k, const Decoder *d, const Step *step, float
     longest = whole_vectors(longest);
     Scratch scratch;
     if (allocate_scratch(s, targets, &scratch)) return NO_MEMORY;
-    float *scores = allocate(longer(targets * s->heads, 4 * step->source_count) * longest);
-    const float **past = malloc(targets * longest * sizeof *past);
-    int error = scores && past ? DONE : NO_MEMORY;
+    int error = DONE;
     for (long t = 0; t < targets; t++) {
         const float *row = d->embedding + step->tokens[t] * width;
         const float *position = d->positions ? d->positions + step->positions[t] * width : NULL;
         for (long i = 0; i < width; i++) scratch.x[t * width + i] = row[i] * d->scale + (position ? position[i] : 0.0f);
     }
-    LayerJob job = {k, d, step, &scratch, scores, past, 0, longest};
+    LayerJob job = {k, d, step, &scratch, 0, longest, 0};
     for (; !error && job.layer < s->depth; job.layer++) error = run_layer(&job, threads);
     if (s->final) k->normalise(s->final, scratch.x, scratch.x, targets, width, s->epsilon);
     if (hidden && !error) memcpy(hidden, scratch.x, targets * width * sizeof *hidden);
-    free(scores);
-    free(past);
     free(scratch.x);
     return error;
 }

@@ -23,7 +23,7 @@ typedef struct {
     int32_t first_position;    /* of the first token: the length of the prompt before it */
     Source source;
     float *memory;             /* the keys and values of the source */
-    int32_t *shortlist;        /* the tokens that may follow, rising; or NULL, all */
+    int32_t *shortlist;        /* the tokens that may follow, in ascending order; or NULL, all */
     float *listed;             /* (beam, padded(listed_count)): their logits */
     int64_t listed_count;
     int32_t *history;          /* owns the next five arrays */
@@ -36,7 +36,7 @@ typedef struct {
 typedef struct {
     const Kernels *kernels;
     const Decoder *decoder;
-    Narrowed *narrowed; /* the output, with shortlists; or NULL */
+    ShortlistOutput *shortlist_output; /* the output, with shortlists; or NULL */
     SearchSettings settings;
     Slot *slots;
     float **keys, **values; /* the pages of the caches: see `Step` */
@@ -60,7 +60,7 @@ EXPORT void transduce_search_free(Search *s)
         free(s->slots[i].history);
         free(s->slots[i].endings);
     }
-    transduce_narrowed_free(s->narrowed);
+    transduce_shortlist_free(s->shortlist_output);
     for (int64_t page = 0; page < s->pages; page++) {
         free(s->keys[page]);
         free(s->values[page]);
@@ -88,8 +88,8 @@ EXPORT Search *transduce_search_new(const Kernels *kernels, const Decoder *decod
     s->hidden = malloc(targets * decoder->stack.d_model * sizeof *s->hidden);
     s->scores = malloc(2 * targets * sizeof *s->scores);
     s->parents = malloc(4 * targets * sizeof *s->parents); /* and `chosen` */
-    if (settings->has_shortlists) s->narrowed = transduce_narrowed_new(&decoder->output, kernels->panel);
-    int failed = (settings->has_shortlists && !s->narrowed) || !s->slots || !s->step_tokens || !s->positions || !s->past || !s->sources || !s->hidden || !s->scores || !s->parents;
+    if (settings->has_shortlists) s->shortlist_output = transduce_shortlist_new(&decoder->output, kernels->panel);
+    int failed = (settings->has_shortlists && !s->shortlist_output) || !s->slots || !s->step_tokens || !s->positions || !s->past || !s->sources || !s->hidden || !s->scores || !s->parents;
     for (int64_t i = 0; !failed && i < slots; i++) failed = !(s->slots[i].endings = malloc(beam * sizeof(Ending)));
     if (failed) {
         transduce_search_free(s);
@@ -162,16 +162,16 @@ static int set_shortlist(Search *s, Slot *slot, const int32_t *tokens, int64_t c
     if (!slot->shortlist || !slot->listed) return NO_MEMORY;
     memcpy(slot->shortlist, tokens, count * sizeof *tokens);
     slot->listed_count = count;
-    return transduce_narrowed_join(s->narrowed, tokens, count);
+    return transduce_shortlist_join(s->shortlist_output, tokens, count);
 }
 
 /* A sentence takes a free slot: memory (length, d_model) is its encoded source, `first` the token that begins a target.
- * In a search with shortlists, `shortlist` has the tokens that its target may contain, rising. */
+ * In a search with shortlists, `shortlist` has the tokens that its target may contain, in ascending order. */
 EXPORT int transduce_search_add(Search *s, int64_t index, const float *memory, int64_t length, int64_t limit, int64_t first,
     const int32_t *shortlist, int64_t listed, int32_t threads)
 {
     const Stack *stack = &s->decoder->stack;
-    if (check_limit(s, index, 0, limit) || length < 1 || !stack->has_memory || !shortlist != !s->narrowed) return BAD_ARGUMENT;
+    if (check_limit(s, index, 0, limit) || length < 1 || !stack->has_memory || !shortlist != !s->shortlist_output) return BAD_ARGUMENT;
     if (first < 0 || first >= s->decoder->vocabulary) return BAD_ARGUMENT;
     Slot *slot = s->slots + index;
     const int64_t stride = (length + WIDEST_VECTOR - 1) / WIDEST_VECTOR * WIDEST_VECTOR, lists = stack->depth * stack->heads;
@@ -192,7 +192,7 @@ EXPORT int transduce_search_add_prompt(Search *s, int64_t index, const int64_t *
     int32_t threads)
 {
     const int64_t before = length - 1;
-    if (before < 0 || check_limit(s, index, before, limit) || s->decoder->stack.has_memory || s->narrowed) return BAD_ARGUMENT;
+    if (before < 0 || check_limit(s, index, before, limit) || s->decoder->stack.has_memory || s->shortlist_output) return BAD_ARGUMENT;
     if (prompt[before] < 0 || prompt[before] >= s->decoder->vocabulary) return BAD_ARGUMENT;
     Slot *slot = s->slots + index;
     if (prepare_slot(s, slot, before, limit) || reserve(s, length)) return NO_MEMORY;
@@ -274,11 +274,10 @@ static void extend(const Search *s, int64_t index, const float *scores, const in
     slot->width = (int32_t)width;
 }
 
-static const Linear *output_of(const Search *s) { return s->narrowed ? transduce_narrowed_linear(s->narrowed) : &s->decoder->output; }
+static const Linear *output_of(const Search *s) { return s->shortlist_output ? transduce_shortlist_linear(s->shortlist_output) : &s->decoder->output; }
 
 typedef struct {
     const Search *search;
-    int64_t running;
     int threads; /* for the output layer of one group */
     int failed;
 } ChoiceJob;
@@ -293,9 +292,9 @@ static void choose_continuations(const Search *s, int64_t i, const float *logits
         .width = slot->width, .vocabulary = s->decoder->output.d_out, .stride = stride, .count = 2 * beam,
         .forbidden_count = s->settings.forbidden_count,
     };
-    if (s->narrowed) {
+    if (s->shortlist_output) {
         const int64_t listed = padded(slot->listed_count);
-        transduce_narrowed_gather(s->narrowed, logits, slot->width, slot->shortlist, slot->listed_count, slot->listed, listed);
+        transduce_shortlist_gather(s->shortlist_output, logits, slot->width, slot->shortlist, slot->listed_count, slot->listed, listed);
         choice.logits = slot->listed, choice.stride = listed;
         choice.shortlist = slot->shortlist, choice.vocabulary = slot->listed_count;
     }
@@ -356,7 +355,7 @@ static int advance_once(Search *s, int64_t *were_running, int64_t *finished, int
     if (error) return error;
     /* Threads share the slots, or if there are few, the output layer of each group. An exponential is about 8 products. */
     const int is_large = targets >= threads * GROUP;
-    ChoiceJob job = {s, running, is_large ? 1 : threads, 0};
+    ChoiceJob job = {s, is_large ? 1 : threads, 0};
     const long products = targets * output_of(s)->d_out * (s->decoder->stack.d_model + 8);
     transduce_parallel(continue_slots, &job, running, products, is_large ? threads : 1);
     if (job.failed) return NO_MEMORY;
@@ -408,7 +407,7 @@ EXPORT int transduce_search_release(Search *s, int64_t index)
 {
     if (transduce_search_state(s, index) < 0) return BAD_ARGUMENT;
     Slot *slot = s->slots + index;
-    if (slot->state != FREE && s->narrowed) transduce_narrowed_leave(s->narrowed, slot->shortlist, slot->listed_count);
+    if (slot->state != FREE && s->shortlist_output) transduce_shortlist_leave(s->shortlist_output, slot->shortlist, slot->listed_count);
     slot->state = FREE;
     return DONE;
 }

@@ -12,7 +12,7 @@
 
 enum { WORD = 4, UNUSED = -1 }; /* bytes of the adjacent factors of one column, in every kind */
 
-struct Narrowed {
+struct ShortlistOutput {
     const Linear *whole;
     Linear linear;   /* what the step multiplies by; its arrays belong to this structure */
     int32_t *places; /* (vocabulary): the column of each token, or UNUSED */
@@ -21,7 +21,7 @@ struct Narrowed {
     int64_t panel, words, used, capacity; /* words of each column; columns that have users; columns that fit */
 };
 
-void transduce_narrowed_free(Narrowed *n)
+void transduce_shortlist_free(ShortlistOutput *n)
 {
     if (!n) return;
     void *parts[] = {(void *)n->linear.weights, (void *)n->linear.scales, (void *)n->linear.offsets, (void *)n->linear.bias,
@@ -29,9 +29,9 @@ void transduce_narrowed_free(Narrowed *n)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) free(parts[i]);
 }
 
-Narrowed *transduce_narrowed_new(const Linear *whole, long panel)
+ShortlistOutput *transduce_shortlist_new(const Linear *whole, long panel)
 {
-    Narrowed *n = calloc(1, sizeof *n);
+    ShortlistOutput *n = calloc(1, sizeof *n);
     if (!n) return NULL;
     n->whole = whole, n->linear = *whole, n->panel = panel;
     n->words = whole->d_in / (whole->kind == INT8 ? 4 : whole->kind == BFLOAT16 ? 2 : 1);
@@ -41,14 +41,14 @@ Narrowed *transduce_narrowed_new(const Linear *whole, long panel)
     n->users = calloc(whole->d_out, sizeof *n->users);
     n->tokens = malloc(whole->d_out * sizeof *n->tokens);
     if (!n->places || !n->users || !n->tokens) {
-        transduce_narrowed_free(n);
+        transduce_shortlist_free(n);
         return NULL;
     }
     memset(n->places, UNUSED, whole->d_out * sizeof *n->places);
     return n;
 }
 
-const Linear *transduce_narrowed_linear(const Narrowed *n) { return &n->linear; }
+const Linear *transduce_shortlist_linear(const ShortlistOutput *n) { return &n->linear; }
 
 /* An array of `count` words with the first `kept` of another one, which is freed; the rest is 0. Or NULL */
 static void *grown(const void *old, int64_t kept, int64_t count)
@@ -61,7 +61,7 @@ static void *grown(const void *old, int64_t kept, int64_t count)
     return memory;
 }
 
-static int reserve(Narrowed *n, int64_t columns)
+static int reserve(ShortlistOutput *n, int64_t columns)
 {
     if (columns <= n->capacity) return DONE;
     int64_t capacity = n->capacity ? n->capacity : 512;
@@ -85,7 +85,7 @@ static int reserve(Narrowed *n, int64_t columns)
     return DONE;
 }
 
-static void copy_column(Narrowed *n, int64_t token, int64_t column)
+static void copy_column(ShortlistOutput *n, int64_t token, int64_t column)
 {
     const Linear *from = n->whole;
     Linear *to = &n->linear;
@@ -100,7 +100,7 @@ static void copy_column(Narrowed *n, int64_t token, int64_t column)
 }
 
 /* Forgets columns that no sentence needs, when they are more than half of all. */
-static void tidy(Narrowed *n)
+static void tidy(ShortlistOutput *n)
 {
     const int64_t columns = n->linear.d_out;
     if (columns <= 2 * n->used + n->panel) return;
@@ -116,8 +116,8 @@ static void tidy(Narrowed *n)
     n->linear.d_out = (int32_t)kept;
 }
 
-/* A sentence joins: its tokens, rising, get columns. */
-int transduce_narrowed_join(Narrowed *n, const int32_t *tokens, int64_t count)
+/* A sentence joins: its tokens, in ascending order, get columns. */
+int transduce_shortlist_join(ShortlistOutput *n, const int32_t *tokens, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         if (tokens[i] < 0 || tokens[i] >= n->whole->d_out || (i && tokens[i] <= tokens[i - 1])) return BAD_ARGUMENT;
@@ -134,14 +134,14 @@ int transduce_narrowed_join(Narrowed *n, const int32_t *tokens, int64_t count)
     return DONE;
 }
 
-void transduce_narrowed_leave(Narrowed *n, const int32_t *tokens, int64_t count)
+void transduce_shortlist_leave(ShortlistOutput *n, const int32_t *tokens, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         if (!--n->users[tokens[i]]) n->used--;
 }
 
 /* The logits of a sentence's tokens, (rows, stride), from those of all columns; minus infinity beyond the list */
-void transduce_narrowed_gather(const Narrowed *n, const float *logits, int64_t rows, const int32_t *tokens, int64_t count,
+void transduce_shortlist_gather(const ShortlistOutput *n, const float *logits, int64_t rows, const int32_t *tokens, int64_t count,
     float *gathered, int64_t stride)
 {
     const int64_t from = padded(n->linear.d_out);

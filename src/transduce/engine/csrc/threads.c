@@ -72,6 +72,7 @@ static void *serve(void *argument)
 static void forget_threads(void) /* in a forked process */
 {
     started = sleeping = 0;
+    start_team = NULL; /* its threads are not inherited either */
     atomic_store(&generation, 0);
     atomic_store(&running, 0);
     pthread_mutex_init(&one_caller, NULL);
@@ -106,7 +107,8 @@ static void run_in_team(void *data)
  * cores. Takes GOMP_parallel, omp_get_thread_num and omp_get_num_threads, or NULL for our own threads. */
 EXPORT void transduce_use_team(StartTeam *start, int (*number)(void), int (*size)(void))
 {
-    start_team = start, number_in_team = number, size_of_team = size;
+    if (!is_registered) is_registered = pthread_atfork(NULL, NULL, forget_threads) == 0;
+    start_team = is_registered ? start : NULL, number_in_team = number, size_of_team = size;
 }
 
 /* Divides `count` pieces of work that take `products` multiplications among at most `threads` threads. */

@@ -67,10 +67,10 @@ static void loss_rows(const void *job, long begin, long end)
 {
     const LossJob *j = job;
     for (long row = begin; row < end; row++)
-        j->kernels->exponentiate(j->logits + row * j->vocabulary, j->vocabulary, j->labels[row], j->smoothing, j->numbers + 4 * row);
+        j->kernels->cross_entropy_row(j->logits + row * j->vocabulary, j->vocabulary, j->labels[row], j->smoothing, j->numbers + 4 * row);
 }
 
-/* logits (rows, vocabulary) become gradients, up to a factor; numbers (rows, 4): see `exponentiate` */
+/* logits (rows, vocabulary) become gradients, up to a factor; numbers (rows, 4): see `cross_entropy_row` */
 EXPORT int transduce_cross_entropy(const Kernels *k, float *logits, const int64_t *labels, int64_t rows, int64_t vocabulary,
     float smoothing, float *numbers, int32_t threads)
 {

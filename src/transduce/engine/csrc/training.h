@@ -1,6 +1,6 @@
 /* The loops of training, forward and backward; kernels.h includes this file. */
 
-/* Dropout. Whether an element is kept depends on a seed and on its index alone, so that the backward pass computes the
+/* Dropout. Whether an element is kept depends on a seed and on its index alone (modulo 2^32), so that the backward pass computes the
  * same again instead of storing it, and every instruction set drops the same. */
 
 INLINE vi shifted(vi x, int bits) { return (vi)((vu)x >> bits); }
@@ -87,7 +87,7 @@ static void residual_backward(const Residual *r, long begin, long end, float *d_
 
 /* Cross-entropy: logits (vocabulary) become softmax minus target, times their sum of exponentials. `numbers` receives the
  * logarithm of that sum before the highest logit was subtracted, the label's logit, the highest one, and the sum. */
-static void exponentiate(float *x, long vocabulary, long label, float smoothing, float *numbers)
+static void cross_entropy_row(float *x, long vocabulary, long label, float smoothing, float *numbers)
 {
     const long whole = vocabulary / LANES * LANES;
     float rest[LANES];
