@@ -104,9 +104,8 @@ class SearchRequest:
     bos: int
     eos: int
     forbidden: Sequence[int]  # tokens that never appear in a target
-    shortlists: Sequence[Tensor] | None = (
-        None  # the only tokens that may appear, in ascending order, for each source
-    )
+    # For each source, the only tokens that may appear, in ascending order
+    shortlists: Sequence[Tensor] | None = None
 
 
 @dataclass(frozen=True)
