@@ -60,7 +60,8 @@ int transduce_apply(const Kernels *k, const Linear *linear, const float *x, long
         for (long r = 0; r < rows; r++) memcpy(scratch + r * d_in, x + r * stride, d_in * sizeof(float));
         m.product.x = scratch;
     }
-    const long products = rows * d_in * linear->d_out;
+    const long weight = linear->kind == INT8 ? 1 : linear->kind == BFLOAT16 ? 2 : 4; /* time of a product, and bytes to read */
+    const long products = weight * rows * d_in * linear->d_out;
     if (rows >= 8 * threads)
         transduce_parallel(multiply_rows, &m, rows, products, threads);
     else
