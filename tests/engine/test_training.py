@@ -16,8 +16,15 @@ from torch import nn
 from builders import TOKENS, shared_by, small_bert, small_gpt, small_model
 from transduce.engine import training
 from transduce.engine.native import supported_engines
-from transduce.engine.training import FusedAttention, FusedResidual, accelerate, cross_entropy_
+from transduce.engine.training import (
+    FusedAttention,
+    FusedFeedForward,
+    FusedResidual,
+    accelerate,
+    cross_entropy_,
+)
 from transduce.nn.dropout import use_generator
+from transduce.nn.feed_forward import FeedForward
 from transduce.nn.multi_head_attention import EncoderDecoderAttention, FullSelfAttention
 from transduce.nn.residual import Residual
 from transduce.training.loss import chunked_loss
@@ -93,6 +100,22 @@ def test_dropout_is_the_same_on_every_instruction_set():
         residual.dropout.generator = torch.Generator().manual_seed(7)
         dropped.append(residual(torch.zeros(30, 48), lambda _: torch.ones(30, 48)))
     assert all(torch.equal(dropped[0], other) for other in dropped)
+
+
+@every_engine
+@given(seed=SEEDS, rows=st.integers(0, 70), d_ff=st.sampled_from([16, 48, 80]), threads=st.integers(1, 4))
+def test_a_feed_forward_network_and_its_gradients(engine, seed, rows, d_ff, threads):
+    torch.manual_seed(seed)
+    network = FeedForward(32, d_ff).train()
+    x = torch.randn(rows, 32, requires_grad=True)
+    inputs = x, *network.parameters()
+    expected = network(x)
+    network.fused = FusedFeedForward(engine)
+    with shared_by(threads):
+        found = network(x)
+        assert torch.equal(found, expected)
+        for one, other in zip(gradients(found, *inputs), gradients(expected, *inputs), strict=True):
+            close(one, other)
 
 
 @every_engine

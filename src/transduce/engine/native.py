@@ -97,6 +97,7 @@ def _declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
         "residual_backward": [pointer, pointer, pointer, pointer, c_int32],
         "cross_entropy": [pointer, pointer, pointer, c_int64, c_int64, c_float, pointer, c_int32],
         "attention": [pointer, pointer, c_int32, c_int32],
+        "relu_backward": [pointer, pointer, pointer, c_int64, c_int64, pointer, c_int32],
     }.items():
         function = getattr(loaded, f"transduce_{name}")
         function.argtypes, function.restype = arguments, c_int

@@ -17,6 +17,7 @@ from transduce.engine.native import Engine, check, engine, required_library
 from transduce.engine.packed_linear import MULTIPLE
 from transduce.engine.structures import DropoutStruct, FullAttentionStruct, NormStruct, ResidualStruct
 from transduce.nn.dropout import Dropout
+from transduce.nn.feed_forward import FeedForward
 from transduce.nn.multi_head_attention import MultiHeadAttention
 from transduce.nn.residual import Residual
 
@@ -35,6 +36,8 @@ def accelerate(model: nn.Module) -> None:
             module.fused = FusedResidual(used)
         elif isinstance(module, MultiHeadAttention) and not (module.d_k % MULTIPLE or module.d_v % MULTIPLE):
             module.fused = FusedAttention(used)
+        elif isinstance(module, FeedForward) and module.outer.in_features % MULTIPLE == 0:
+            module.fused = FusedFeedForward(used)
 
 
 @cache
@@ -157,6 +160,52 @@ def _require_float32(*tensors: Tensor) -> None:
 
 def _pointer(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
+
+
+class FusedFeedForward:
+    """``max(0, x W1 + b1) W2 + b2``, whose backward pass takes one pass less over the inner layer."""
+
+    def __init__(self, used: Engine) -> None:
+        self.engine = used
+
+    def takes(self, x: Tensor) -> bool:
+        """Return whether x is what the engine computes with."""
+        is_float = x.device.type == "cpu" and x.dtype == torch.float32
+        return is_float and torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+
+    def __call__(self, feed_forward: FeedForward, x: Tensor) -> Tensor:
+        """Transform x, (positions, d_model) → the same shape."""
+        inner, outer = feed_forward.inner, feed_forward.outer
+        y: Tensor = _FeedForward.apply(x, inner.weight, inner.bias, outer.weight, outer.bias, self.engine)  # type: ignore[no-untyped-call]
+        return y
+
+
+class _FeedForward(torch.autograd.Function):
+    """The feed-forward network and its gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, used: Engine
+    ) -> Tensor:
+        active = torch.addmm(b1, x, w1.t()).relu_()
+        ctx.save_for_backward(x, active, w1, w2)
+        ctx.engine = used  # type: ignore[attr-defined]
+        return torch.addmm(b2, active, w2.t())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, d_y: Tensor) -> tuple[Tensor | None, ...]:
+        x, active, w1, w2 = ctx.saved_tensors  # type: ignore[attr-defined]
+        d_active = torch.mm(d_y, w2)
+        _require_float32(d_active, active)
+        d_b1 = w1.new_empty(len(w1))
+        error = required_library().transduce_relu_backward(
+            *(ctx.engine.kernels, d_active.data_ptr(), active.data_ptr()),  # type: ignore[attr-defined]
+            *(*d_active.shape, d_b1.data_ptr(), torch.get_num_threads()),
+        )
+        check(error, f"the gradients of {len(x):,} positions")
+        d_w1, d_w2 = torch.mm(d_active.t(), x), torch.mm(d_y.t(), active)
+        return torch.mm(d_active, w1), d_w1, d_b1, d_w2, d_y.sum(dim=0), None
 
 
 class FusedAttention:

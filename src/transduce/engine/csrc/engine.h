@@ -203,6 +203,7 @@ typedef struct {
     void (*choose)(const Choice *choice);
     void (*residual)(const Residual *residual, long begin, long end);
     void (*residual_backward)(const Residual *residual, long begin, long end, float *d_weight, float *d_bias);
+    void (*relu_backward)(float *d, const float *active, long rows, long width, float *d_bias);
     void (*cross_entropy_row)(float *logits, long vocabulary, long label, float smoothing, float *numbers);
     void (*attend_example)(const FullAttention *attention, long example, long head, float *scratch);
     void (*attend_example_backward)(const FullAttention *attention, long example, long head, float *scratch);

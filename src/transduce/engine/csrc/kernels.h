@@ -493,6 +493,7 @@ const Kernels JOIN(transduce_, NAME) = {
     .choose = choose,
     .residual = residual,
     .residual_backward = residual_backward,
+    .relu_backward = relu_backward,
     .cross_entropy_row = cross_entropy_row,
     .attend_example = attend_example,
     .attend_example_backward = attend_example_backward,

@@ -57,6 +57,40 @@ EXPORT int transduce_residual_backward(const Kernels *k, const Residual *r, floa
 
 typedef struct {
     const Kernels *kernels;
+    float *d, *d_bias; /* (rows, width), (PARTS, width) */
+    const float *active;
+    long rows, width;
+} ReluJob;
+
+static void relu_parts(const void *job, long begin, long end)
+{
+    const ReluJob *j = job;
+    for (long part = begin; part < end; part++) {
+        const long first = j->rows * part / PARTS, last = j->rows * (part + 1) / PARTS;
+        j->kernels->relu_backward(j->d + first * j->width, j->active + first * j->width, last - first, j->width,
+            j->d_bias + part * j->width);
+    }
+}
+
+/* d (rows, width) becomes 0 where `active`, the result of a ReLU, is 0; d_bias (width) receives its sum over rows. */
+EXPORT int transduce_relu_backward(const Kernels *k, float *d, const float *active, int64_t rows, int64_t width, float *d_bias,
+    int32_t threads)
+{
+    if (rows < 0 || width < 1 || width % WIDEST_VECTOR) return BAD_ARGUMENT;
+    float *sums = calloc(PARTS * width, sizeof *sums);
+    if (!sums) return NO_MEMORY;
+    const ReluJob job = {k, d, sums, active, rows, width};
+    transduce_parallel(relu_parts, &job, PARTS, 4 * rows * width, threads);
+    for (long i = 0; i < width; i++) {
+        d_bias[i] = 0;
+        for (long part = 0; part < PARTS; part++) d_bias[i] += sums[part * width + i];
+    }
+    free(sums);
+    return DONE;
+}
+
+typedef struct {
+    const Kernels *kernels;
     float *logits, *numbers;
     const int64_t *labels;
     long vocabulary;

@@ -85,6 +85,17 @@ static void residual_backward(const Residual *r, long begin, long end, float *d_
     }
 }
 
+/* The gradient of a ReLU, in place, from its results; sums over rows are added to d_bias. */
+static void relu_backward(float *d, const float *active, long rows, long width, float *d_bias)
+{
+    for (long row = 0; row < rows; row++, d += width, active += width)
+        for (long i = 0; i < width; i += LANES) {
+            const vf kept = (vf)((vi)load(d + i) & (vi)(load(active + i) > splat(0.0f)));
+            store(d + i, kept);
+            store(d_bias + i, load(d_bias + i) + kept);
+        }
+}
+
 /* Cross-entropy: logits (vocabulary) become softmax minus target, times their sum of exponentials. `numbers` receives the
  * logarithm of that sum before the highest logit was subtracted, the label's logit, the highest one, and the sum. */
 static void cross_entropy_row(float *x, long vocabulary, long label, float smoothing, float *numbers)
