@@ -172,7 +172,8 @@ def test_translations_have_listed_tokens_only(shortlist, changes):
     translator = small_translator(shortlist=shortlist, min_length=2, **changes)
     for line in ("fox", "a lazy fox"):
         required = ids(changes.get("prefix", ""))
-        allowed = set(shortlist.of(TOKENIZER.encode_source([line])[0], required).tolist())
+        source = TOKENIZER.encode_source([line])[0]
+        allowed = set(shortlist.of(source, required, at_least=30).tolist())  # filled up for the beam
         for candidate in translator(line).candidates:
             assert len(candidate.ids) >= 2
             assert set(candidate.ids) <= allowed

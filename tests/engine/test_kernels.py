@@ -34,15 +34,16 @@ def test_products_equal_those_of_the_quantised_numbers(engine, seed, rows, d_in,
     x, weight, bias = torch.randn(rows, d_in), torch.randn(d_out, d_in), torch.randn(d_out)
     most = x.abs().amax(dim=1, keepdim=True)
     scales, steps_per_unit = most / engine.input_limit, engine.input_limit / most
-    # Where products are rounded only when they are added, as in double precision
-    fused = x.double() * steps_per_unit.double() if engine.name != "generic" else x * steps_per_unit
-    steps = fused.round()
     weight_scales = weight.abs().amax(dim=1, keepdim=True) / engine.weight_limit
     weight_steps = (weight / weight_scales).round()
-    expected = (steps.long() @ weight_steps.long().t()).float() * (scales * weight_scales.t()) + bias
     with shared_by(threads):
         found = PackedLinear(weight, bias, "int8", engine)(x)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    # A compiler may round a product before it adds to it, or not: inputs halfway between two steps can be either.
+    errors = []
+    for product in (x * steps_per_unit, x.double() * steps_per_unit.double()):
+        sums = (product.round().long() @ weight_steps.long().t()).float()
+        errors.append((sums * (scales * weight_scales.t()) + bias - found).abs() / (1 + found.abs()))
+    assert torch.minimum(*(error.amax(dim=1) for error in errors)).max() < 1e-5
 
 
 @every_engine
