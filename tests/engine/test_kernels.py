@@ -38,7 +38,7 @@ def test_products_equal_those_of_the_quantised_numbers(engine, seed, rows, d_in,
     weight_steps = (weight / weight_scales).round()
     with shared_by(threads):
         found = PackedLinear(weight, bias, "int8", engine)(x)
-    # A compiler may round a product before it adds to it or not: what lies between two steps can become either.
+    # A compiler may round a product before it adds to it, or not: ties between two steps go either way.
     errors = []
     for product in (x * steps_per_unit, x.double() * steps_per_unit.double()):
         sums = (product.round().long() @ weight_steps.long().t()).float()
