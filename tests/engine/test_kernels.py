@@ -33,7 +33,8 @@ def test_products_equal_those_of_the_quantised_numbers(engine, seed, rows, d_in,
     torch.manual_seed(seed)
     x, weight, bias = torch.randn(rows, d_in), torch.randn(d_out, d_in), torch.randn(d_out)
     most = x.abs().amax(dim=1, keepdim=True)
-    scales, steps_per_unit = most / engine.input_limit, engine.input_limit / most
+    # A number divided by a tensor would be multiplied by its reciprocal, which rounds twice.
+    scales, steps_per_unit = most / engine.input_limit, torch.full_like(most, engine.input_limit) / most
     weight_scales = weight.abs().amax(dim=1, keepdim=True) / engine.weight_limit
     weight_steps = (weight / weight_scales).round()
     with shared_by(threads):

@@ -24,6 +24,7 @@ FORMS: Mapping[str, Form] = {
     "translate": {"MODEL": "runs/pairs/final", "--input": "three", "--output": "{out}/text"},
     "backtranslate": {"MODEL": "runs/pairs/final", "--input": "three", "--output": "{out}/text.tsv"},
     "interactive": {"MODEL": "runs/pairs/final"},
+    "shortlist": {"MODEL": "runs/pairs/final", **_PAIR, "--out": "{out}/lists"},
     "evaluate": {"MODEL": "runs/pairs/final", "--source": "three", "--reference": "three"},
     "score": {"MODEL": "runs/pairs/final", "--source": "three", "--target": "three"},
     "inspect": {"MODEL": "runs/pairs/final", "SENTENCE": "ab cd", "--out": "{out}/page.html"},

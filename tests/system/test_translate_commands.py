@@ -276,7 +276,11 @@ def test_a_shortlist_is_learned_measured_and_used(folder, tmp_path):
     assert "with the shortlist" in done.stdout
     done = run("translate", folder / "model", "--shortlist", lists, input="the fox\n")
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
-    assert set(done.stdout) <= set("the dog lazy jumps\n")
+    before = lists.read_bytes()
+    done = run("translate", folder / "model", "--shortlist", lists, "--output", lists, input="the fox\n")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "both read and written" in done.stderr
+    assert lists.read_bytes() == before
 
 
 def test_a_shortlist_needs_pairs_and_a_place(folder, tmp_path):

@@ -88,7 +88,7 @@ Frequent = Annotated[
         min=1,
         max=1_000_000,
         help="Number of most frequent target tokens, which are in every list.",
-        rich_help_panel=SEARCH,
+        rich_help_panel=OUTPUT,
     ),
 ]
 Aligned = Annotated[
@@ -98,7 +98,7 @@ Aligned = Annotated[
         min=1,
         max=1_000_000,
         help="Number of target tokens for each source token: those that translate it most often.",
-        rich_help_panel=SEARCH,
+        rich_help_panel=OUTPUT,
     ),
 ]
 DiverseGroups = Annotated[

@@ -84,4 +84,5 @@ def translate(
     )
     if verbose:
         say(translator.description, err=True)
-    translate_file(translator, input, output, format, Console(stderr=True), glossary, source_factor or ())
+    already_read = [path for path in (glossary, shortlist) if path]
+    translate_file(translator, input, output, format, Console(stderr=True), already_read, source_factor or ())

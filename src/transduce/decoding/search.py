@@ -20,6 +20,7 @@ from transduce.models.protocol import SearchingModel, SequenceModel
 
 BATCH_TOKENS = 2048  # sentences × the longest
 BATCH_HYPOTHESES = 256  # sentences × the beam size; more do not stay in the caches
+SHORTEST_LIST = 100  # tokens of a shortlist: enough for most beams, so that scores do not depend on the beam
 RUNNING_BATCHES = 4  # as large as this many batches are those of a model that keeps its own batch full
 
 
@@ -89,7 +90,8 @@ def search_pieces(
     lists = None
     if shortlist:
         # At least as many as the engine chooses from: otherwise it would leave the whole batch to Python.
-        at_least = 2 * (settings.width + max(len(piece.phrases) for piece in pieces)) + 4
+        phrases = max(len(piece.phrases) for piece in pieces)
+        at_least = max(SHORTEST_LIST, 2 * (settings.width + phrases) + 4)
         lists = [shortlist.of(piece.ids, piece.required, at_least=at_least) for piece in rows]
     if settings.sample:
         generators = [piece.generator(settings.seed) for piece in pieces]

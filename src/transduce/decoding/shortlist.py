@@ -110,7 +110,9 @@ def _explained_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         raise DataError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
     except SafetensorError as error:
-        raise DataError(f"{path} is not a shortlist: {error}", "make one with transduce shortlist") from error
+        raise DataError(
+            f"{path} is not a shortlist, or is incomplete", "make one with transduce shortlist"
+        ) from error
 
 
 def outside_of(shortlists: Sequence[Tensor], vocabulary: int, device: torch.device) -> Tensor:

@@ -30,13 +30,13 @@ def translate_file(
     target: Path | None,
     layout: Literal["text", "json"],
     console: Console | None = None,
-    glossary: Path | None = None,
+    already_read: Sequence[Path] = (),
     factors: Sequence[Path] = (),
 ) -> None:
     """Translate the lines of a file, or of standard input as they arrive.
 
     Without a ``target``, translations go to standard output. ``console`` shows the progress, unless it would
-    mix with the translations. ``glossary`` is the file that the translator has read its terms from: it must
+    mix with the translations. ``already_read`` are files of the translator, such as a glossary, which must
     not be overwritten. ``factors`` are the files of the model's source factors.
     """
     lines = read_lines(source)
@@ -53,8 +53,7 @@ def translate_file(
         total = sum(1 for _ in raw_lines(source)) if source.is_file() else None
         translations = with_bar(translations, "translating", total, console)
     several = translator.settings.nbest > 1
-    also_read = [*([glossary] if glossary else []), *factors]
-    write_lines(_formatted(translations, layout, several), source, target, also_read)
+    write_lines(_formatted(translations, layout, several), source, target, [*already_read, *factors])
 
 
 def _formatted(
@@ -154,10 +153,10 @@ def check_output(source: Path | None, target: Path | None, also_read: Sequence[P
         refuse_model_file(target)
 
 
-def refuse_model_file(target: Path) -> None:
+def refuse_model_file(target: Path, option: str = "--output") -> None:
     """Refuse to overwrite a file of a model folder."""
     if is_part_of_a_model(target):
-        raise DataError(f"{target} is part of a model folder", "choose another --output")
+        raise DataError(f"{target} is part of a model folder", f"choose another {option}")
 
 
 def truncate(out: IO[bytes], target: Path | None) -> None:

@@ -16,7 +16,7 @@ from transduce.decoding.streams import refuse_model_file
 from transduce.decoding.translator import Translator
 from transduce.errors import DataError
 from transduce.evaluation.metrics import measure
-from transduce.files import require_own_file, user_path
+from transduce.files import user_path
 from transduce.terminal import with_bar
 
 Pairs = list[tuple[str, str]]
@@ -36,8 +36,8 @@ class Cost:
     def __str__(self) -> str:
         return (
             f"BLEU {self.bleu:.2f} with the shortlist, {self.bleu_without:.2f} without it "
-            f"({self.bleu - self.bleu_without:+.2f}); {self.lines:,} lines took {self.seconds:.1f} s "
-            f"and {self.seconds_without:.1f} s"
+            f"({self.bleu - self.bleu_without:+.2f}); {self.lines:,} lines took {self.seconds:.1f} s with it "
+            f"and {self.seconds_without:.1f} s without it"
         )
 
 
@@ -58,8 +58,7 @@ class ShortlistReport:
             f"{self.path}: {self.length:,.0f} of {self.vocabulary:,} target tokens per line on average; "
             f"{self.coverage:.2%} of the tokens of the {self.corpus} targets are in their lists"
         )
-        if self.cost:
-            yield str(self.cost)
+        yield str(self.cost or "to measure BLEU with and without it, add --valid-source and --valid-target")
 
 
 def make_shortlist(
@@ -100,8 +99,11 @@ def make_shortlist(
 
 
 def _check_output(out: Path, inputs: list[Path]) -> None:
-    require_own_file(out)
-    refuse_model_file(out)
+    if out.is_dir():
+        raise DataError(f"{out} is a folder", "name a file with --out")
+    if out.is_symlink() or (out.exists() and not out.is_file()):
+        raise DataError(f"{out} is a link, or not a file", "choose another --out")
+    refuse_model_file(out, "--out")
     if any(is_same_file(path, out) for path in inputs):
         raise DataError(f"{out} is both read and written", "choose another --out")
     if not out.parent.is_dir():
