@@ -53,7 +53,7 @@ def train(out, **options):
 def trained(text, tmp_path_factory):
     """A run that had time to learn, on factors, and one with the same text without factors."""
     training = QUICK.model_copy(
-        update={"steps": 300, "warmup": 30, "validate_every": 300, "max_tokens": 600, "label_smoothing": 0.0}
+        update={"steps": 450, "warmup": 30, "validate_every": 450, "max_tokens": 600, "label_smoothing": 0.0}
     )
     config = RunConfig(model=small_config(d_model=32, d_ff=64), training=training)
     folder, files = tmp_path_factory.mktemp("runs"), {"source": text / "source", "target": text / "target"}
