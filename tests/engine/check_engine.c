@@ -61,11 +61,11 @@ typedef struct {
     double *used;         /* the weights that are multiplied, rounded in 8 bits and in bfloat16 */
 } Packed;
 
-static float rounded(float x) /* to bfloat16 */
+static float rounded(float x) /* to bfloat16: to the nearest, and to the even one of two that are as near */
 {
-    uint16_t half;
-    transduce_set(0)->to_bfloat16(&x, 1, 1, 1, &half);
-    const uint32_t bits = (uint32_t)half << 16;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof x);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
     memcpy(&x, &bits, sizeof x);
     return x;
 }

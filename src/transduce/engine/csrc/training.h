@@ -5,10 +5,14 @@
 
 INLINE vi shifted(vi x, int bits) { return (vi)((vu)x >> bits); }
 
+/* Modulo 2^32, which only unsigned numbers may exceed */
+INLINE vi plus(vi x, uint32_t y) { return (vi)((vu)x + (vu)splat_int((int32_t)y)); }
+INLINE vi times(vi x, uint32_t y) { return (vi)((vu)x * (vu)splat_int((int32_t)y)); }
+
 INLINE vi scrambled(vi x) /* every bit of the result depends on every bit of x (the last step of MurmurHash3) */
 {
-    x = (x ^ shifted(x, 16)) * splat_int((int32_t)0x85ebca6bu);
-    x = (x ^ shifted(x, 13)) * splat_int((int32_t)0xc2b2ae35u);
+    x = times(x ^ shifted(x, 16), 0x85ebca6bu);
+    x = times(x ^ shifted(x, 13), 0xc2b2ae35u);
     return x ^ shifted(x, 16);
 }
 
@@ -17,9 +21,9 @@ INLINE vi kept(const Dropout *dropout, uint32_t index)
 {
     int32_t lanes[LANES];
     for (int lane = 0; lane < LANES; lane++) lanes[lane] = lane;
-    vi x = load_int(lanes) + splat_int((int32_t)index);
+    vi x = plus(load_int(lanes), index);
     x = scrambled(x ^ splat_int((int32_t)dropout->seed));
-    x = scrambled(x + splat_int((int32_t)(dropout->seed >> 32)));
+    x = scrambled(plus(x, (uint32_t)(dropout->seed >> 32)));
     return shifted(x, 1) >= splat_int((int32_t)dropout->dropped);
 }
 
