@@ -30,7 +30,7 @@ from transduce.artifact.weights import (
     write_weights,
 )
 from transduce.config import RNNConfig, TransformerConfig, Vocabulary
-from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TokenizerPair
+from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TOKENIZER_FILES, TokenizerPair
 from transduce.engine.precision import choose_device, to_precision
 from transduce.errors import ArtifactError, ConfigError, reason_of
 from transduce.files import folder_path, hash_file, read_small, real_path, sync, user_path
@@ -44,7 +44,7 @@ from transduce.models.transformer import Transformer
 from transduce.models.vit import ViT
 
 TOKENIZERS = {JOINT, SOURCE, TARGET}
-_TEXT_FILES = {*TOKENIZERS, FACTORS}
+_TEXT_FILES = set(TOKENIZER_FILES)
 _TEMPORARY = ".saving-"  # followed by the process id
 _COMMANDS = {"gpt": "transduce lm train", "bert": "transduce mlm train", "vit": "transduce vision train"}
 
@@ -76,6 +76,10 @@ def save(
         folder.mkdir(parents=True, exist_ok=True)
         with _Replacement(folder) as new:
             if tokenizer is not None:
+                if model.vocabulary is not None:
+                    _require_fit(
+                        tokenizer.vocabulary, model.vocabulary, folder, "give the model's own tokenizer"
+                    )
                 tokenizer.save(new)
             text = _make_header(model, longest_source, folder if tokenizer is None else new)
             (new / CONFIG).write_text(text, encoding="utf-8")
@@ -167,12 +171,8 @@ def load_tokenizer(folder: str | Path) -> TokenizerPair:
             "save them together: transduce.save(model, folder, tokenizer)",
         )
     tokenizer = TokenizerPair.load(folder)
-    if vocabulary is not None and tokenizer.vocabulary != vocabulary:
-        raise ArtifactError(
-            f"{folder} has a tokenizer with {_sizes(tokenizer.vocabulary)} tokens, but a model with "
-            f"{_sizes(vocabulary)}",
-            "restore the tokenizer that the model was trained with",
-        )
+    if vocabulary is not None:
+        _require_fit(tokenizer.vocabulary, vocabulary, folder, "restore the tokenizer of this model")
     if [*map(len, tokenizer.factors)] != factors:
         raise ArtifactError(
             f"{folder / FACTORS} does not fit the model, which has {len(factors)} source factors",
@@ -281,6 +281,22 @@ def _check_shapes(model: Model, folder: Path) -> None:
             f"{min(different)}",
             "save a model whose modules have not been replaced",
         )
+
+
+def _require_fit(tokenizer: Vocabulary, model: Vocabulary, folder: Path, remedy: str) -> None:
+    """Refuse a tokenizer whose ids the model would misread; a model may have more ids than tokens."""
+    if tokenizer.source > model.source or tokenizer.target > model.target:
+        raise ArtifactError(
+            f"{folder} has a tokenizer with {_sizes(tokenizer)} tokens, but a model with {_sizes(model)}",
+            remedy,
+        )
+    for name in ("pad", "bos", "eos"):
+        ours, theirs = getattr(model, name), getattr(tokenizer, name)
+        if ours != theirs:
+            raise ArtifactError(
+                f"{folder} has a tokenizer in which {name} is {theirs}, but a model in which it is {ours}",
+                remedy,
+            )
 
 
 def _sizes(vocabulary: Vocabulary) -> str:

@@ -32,9 +32,9 @@ class Vocabulary(Settings):
                     f"{name} is token {token}, which is not in the vocabulary; choose a smaller number"
                 )
         # GPT-2's vocabulary has a single special token; that is no problem, because GPT masks no padding.
-        if self.pad in (self.bos, self.eos) and not self.pad == self.bos == self.eos:
+        if self.pad == self.eos and self.pad != self.bos:
             raise ValueError(
-                f"pad is token {self.pad}, like another special token, which would be masked; choose another"
+                f"pad and eos are both token {self.pad}, which would be masked; choose another pad"
             )
         return self
 
@@ -58,14 +58,43 @@ class TransformerConfig(Settings):
     )
     norm: shared.Norm = "post"
     norm_epsilon: shared.NormEpsilon = 1e-5
+    final_norm: bool | None = Field(
+        default=None,
+        description="Whether encoder and decoder end with a layer norm; if unset, with norm = 'pre' only.",
+    )
+    bias: bool = Field(default=True, description="Whether linear layers and layer norms have biases.")
+    decoder: Literal["attention", "ssru"] = Field(
+        default="attention",
+        description="How the decoder reads its past: by self-attention, or by a recurrent unit (SSRU), which "
+        "is faster.",
+    )
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field(
         default="sinusoidal", description="Kind of positional encoding."
     )
+    sine_layout: Literal["interleaved", "halves"] = Field(
+        default="interleaved",
+        description="Order of sinusoidal positions: sines and cosines alternate, or all sines come first.",
+    )
+    sine_spacing: Literal["paper", "endpoint"] = Field(
+        default="paper",
+        description="Wavelengths of sinusoidal positions: the longest is shorter than 10000 · 2π, as in the "
+        "paper, or has exactly that length, as in tensor2tensor, fairseq and Marian.",
+    )
+    first_position: Id = Field(default=0, description="Number of the first of sinusoidal positions.")
     max_length: Count = Field(
         default=1024,
         description="Longest text in tokens, if positions are learned or attention is low-rank.",
     )
     share: shared.SharedEmbeddings = "all"
+    scale_embeddings: bool = Field(default=True, description="Whether embeddings are multiplied by √d_model.")
+    embedding_norm: bool = Field(
+        default=False, description="Whether a layer norm follows embeddings and positions."
+    )
+    output_bias: bool = Field(default=False, description="Whether the output layer has a bias.")
+    mask_padding: bool = Field(
+        default=True,
+        description="Whether padding is hidden from attention; without, a result depends on its batch.",
+    )
     source_factors: shared.SourceFactors = Field(default=[])
     attention: AttentionConfig = Field(
         default=FullAttention(), description="Kind of self-attention and its options, [model.attention]."
@@ -77,7 +106,18 @@ class TransformerConfig(Settings):
             shared.check_heads(self.d_model, self.heads, remedy="set d_k and d_v")
         if self.positions == "rotary" and (self.d_k or self.d_model // self.heads) < 2:
             raise ValueError("rotary positions rotate pairs of dimensions; set d_k to 2 or more")
+        if not self.bias and self.attention.kind != "full":
+            raise ValueError("bias = false needs full attention; set bias = true")
+        if self.d_model % 2 and self.sine_layout == "halves":
+            raise ValueError(f"d_model {self.d_model} has no halves; set sine_layout = 'interleaved'")
+        if self.d_model < 4 and self.sine_spacing == "endpoint":
+            raise ValueError("sine_spacing = 'endpoint' needs a d_model of 4 or more")
         return self
+
+    @property
+    def has_final_norm(self) -> bool:
+        """Whether encoder and decoder end with a layer norm."""
+        return self.norm == "pre" if self.final_norm is None else self.final_norm
 
     @property
     def length_limit(self) -> int | None:
@@ -90,6 +130,7 @@ class TransformerConfig(Settings):
         """The model's sizes, in one line."""
         kind = self.attention.kind.replace("_", "-")
         attention = "" if kind == "full" else f", {kind} attention"
+        attention += ", SSRU decoder" if self.decoder == "ssru" else ""
         return (
             f"{self.encoder_layers}+{self.decoder_layers} layers, d_model {self.d_model}, "
             f"d_ff {self.d_ff}, {self.heads} heads{attention}"

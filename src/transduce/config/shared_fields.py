@@ -24,8 +24,11 @@ ActivationDropout = Annotated[Probability, Field(description="Dropout inside the
 Norm = Annotated[Literal["post", "pre"], Field(description="Layer norm after or before each sub-layer.")]
 NormEpsilon = Annotated[Epsilon, Field(description="Epsilon of the layer norms.")]
 SharedEmbeddings = Annotated[
-    Literal["all", "target", "none"],
-    Field(description="Which embeddings share one matrix: source, target and output; target and output."),
+    Literal["all", "target", "inputs", "none"],
+    Field(
+        description="Which embeddings share one matrix: source, target and output; target and output; source "
+        "and target; none."
+    ),
 ]
 SourceFactors = Annotated[
     list[Count],

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TokenizerPair
+from transduce.data.tokenizer import TOKENIZER_FILES, TokenizerPair
 from transduce.errors import DataError
 from transduce.files import MANIFEST, Damage, find_damage
 
 
 def tokenizer_files(run_folder: Path) -> list[Path]:
     """Return the files of a run's tokenizer that exist."""
-    paths = [run_folder / name for name in (JOINT, SOURCE, TARGET, FACTORS)]
+    paths = [run_folder / name for name in TOKENIZER_FILES]
     return [path for path in paths if path.exists()]
 
 

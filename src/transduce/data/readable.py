@@ -33,7 +33,7 @@ def readable(side: SideTokenizer, ids: Sequence[int]) -> list[str]:
     has the bytes of a part of a character.
     """
     pre, words = side.first_pre_tokenizer, has_words(side)
-    names = [side.backend.id_to_token(token) or f"⟨{token}⟩" for token in ids]
+    names = [side.token_at(token) or f"⟨{token}⟩" for token in ids]
     return [
         name if token in side.special else _shown(_read(name, pre, words), words)
         for token, name in zip(ids, names, strict=True)

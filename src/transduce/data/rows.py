@@ -1,6 +1,6 @@
 """Many sequences of ids in two arrays, which take a tenth of the memory of a list of lists."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -35,6 +35,15 @@ class Rows:
     def ended(self, token: int) -> "Rows":
         """Append a token to each row."""
         return Rows(np.insert(self.ids, np.cumsum(self.lengths), token), self.lengths + 1)
+
+    def framed(self, prefix: Sequence[int], suffix: Sequence[int]) -> "Rows":
+        """Put tokens before and after each row."""
+        rows = self
+        for token in reversed(prefix):
+            rows = rows.started(token)
+        for token in suffix:
+            rows = rows.ended(token)
+        return rows
 
     def started(self, token: int) -> "Rows":
         """Put a token before each row."""

@@ -21,6 +21,8 @@ from transduce.data.bpe_dropout import BpeDropout
 from transduce.data.factors import NONE, FactorVocabulary, load_factors, save_factors
 from transduce.data.normalization import Normalization, form_of, normalize_text
 from transduce.data.rows import Rows
+from transduce.data.special_tokens import SPECIAL_TOKENS, SpecialTokens
+from transduce.data.token_map import TokenMap, load_tokens
 from transduce.data.tokenizer_guard import check_character_maps, check_growth, guarded, is_known
 from transduce.data.wordpiece import MAX_TOKENS, wordpiece_from_text
 from transduce.data.words import WordCache
@@ -30,6 +32,8 @@ from transduce.files import read_small
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 JOINT, SOURCE, TARGET = "tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"
 FACTORS = "factors.json"
+_MAPS = {JOINT: "tokens.json", SOURCE: "tokens.source.json", TARGET: "tokens.target.json"}
+TOKENIZER_FILES = (JOINT, SOURCE, TARGET, *_MAPS.values(), FACTORS, SPECIAL_TOKENS)
 
 _MAX_FILE = 256_000_000  # bytes
 _REMEDY = "give a tokenizer.json or a vocab.txt"
@@ -49,22 +53,32 @@ _TRIAL = [
 class SideTokenizer:
     """The tokenizer of one language: text ↔ ids, without special tokens.
 
-    ``name`` is the file it was read from, for error messages.
+    ``tokens`` is given if the model's ids are not those of the library's tokenizer: the model's tokens in the
+    order of their ids. ``name`` is the file it was read from, for error messages.
     """
 
-    def __init__(self, backend: Backend, *, plain: bool = False, name: str = "the tokenizer") -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        tokens: Sequence[str] | None = None,
+        *,
+        plain: bool = False,
+        name: str = "the tokenizer",
+    ) -> None:
         self.backend = backend
+        self.map = None if tokens is None else TokenMap(tokens, backend, name)
         self._name, self._muted = name, not is_known(backend)
         self.warnings: list[str] = []  # doubts about a newly trained vocabulary, one line each
         form = form_of(backend.normalizer)
         special = [backend.id_to_token(token) for token in range(len(SPECIAL))]
-        self.native = form is not None and backend.post_processor is None and special == list(SPECIAL)
+        is_ours = form is not None and backend.post_processor is None and special == list(SPECIAL)
+        self.native = is_ours and self.map is None
         # Ready-made tokenizers have rules of their own.
         self.normalization: Normalization | None = form if self.native else None
         backend.encode_special_tokens = self.native or plain
         backend.no_padding()
         backend.no_truncation()
-        self.size = self._checked_size()
+        self.size = self._checked_size() if self.map is None else len(self.map.tokens)
         self._words = (
             WordCache(self._encode_normalized, self._begins_word()) if self._is_word_by_word() else None
         )
@@ -113,8 +127,18 @@ class SideTokenizer:
 
     def id_of(self, *names: str) -> int | None:
         """Return the id of the first of these tokens that exists."""
-        ids = (self.backend.token_to_id(name) for name in names)
-        return next((token for token in ids if token is not None), None)
+        find = self.backend.token_to_id if self.map is None else self.map.ids.get
+        return next((token for token in map(find, names) if token is not None), None)
+
+    def token_at(self, token: int) -> str | None:
+        """Return the name of an id; ``None`` if it has none."""
+        if self.map is None:
+            return self.backend.id_to_token(token)
+        return self.map.tokens[token] if token < len(self.map.tokens) else None
+
+    def fingerprint(self) -> str:
+        """Return all that turns text into ids, as one text."""
+        return self.backend.to_str() + ("" if self.map is None else "\n".join(self.map.tokens))
 
     @cached_property
     def plain(self) -> "SideTokenizer":
@@ -123,13 +147,15 @@ class SideTokenizer:
             return self
         with guarded(self._name, "cannot be copied", muted=True):
             copy = Backend.from_str(self.backend.to_str())
-        return SideTokenizer(copy, plain=True, name=self._name)
+        tokens = None if self.map is None else self.map.tokens
+        return SideTokenizer(copy, tokens, plain=True, name=self._name)
 
     @cached_property
     def special(self) -> dict[int, str]:
         """The ids of the special tokens, and their names."""
         added = self.backend.get_added_tokens_decoder()
-        return {number: token.content for number, token in added.items() if token.special}
+        names = {number: token.content for number, token in added.items() if token.special}
+        return names if self.map is None else self.map.special(names.values())
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
@@ -154,6 +180,9 @@ class SideTokenizer:
     def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
         """Return the text of these ids, without special tokens unless they are to be kept."""
         with guarded(self._name, "fails to decode tokens", muted=self._muted):
+            if self.map is not None:
+                hidden = () if keep_special else self.special
+                return self.map.decode([token for token in ids if token not in hidden])
             text: str = self.backend.decode(list(ids), skip_special_tokens=not keep_special)
         return text.strip() if self.native else text
 
@@ -170,7 +199,8 @@ class SideTokenizer:
 
     def _encode_normalized(self, texts: list[str]) -> Rows:
         batches = (texts[begin : begin + _BATCH] for begin in range(0, len(texts), _BATCH))
-        return Rows.of(encoding.ids for batch in batches for encoding in self._encode_batch(batch))
+        rows = Rows.of(encoding.ids for batch in batches for encoding in self._encode_batch(batch))
+        return rows if self.map is None else Rows(self.map.to_model[rows.ids], rows.lengths)
 
     def _encode_batch(self, texts: list[str]) -> list[Encoding]:
         with guarded(self._name, "fails to encode a text", muted=self._muted):
@@ -187,23 +217,33 @@ class SideTokenizer:
 class TokenizerPair:
     """The source and the target tokenizer, which may be one, and the special tokens they share.
 
-    With ``factors``, every source token has an id from each of these vocabularies, too.
+    With ``factors``, every source token has an id from each of these vocabularies, too. ``special`` declares
+    special tokens; without it, they are found by their usual names.
     """
 
     def __init__(
-        self, source: SideTokenizer, target: SideTokenizer, factors: Sequence[FactorVocabulary] = ()
+        self,
+        source: SideTokenizer,
+        target: SideTokenizer,
+        factors: Sequence[FactorVocabulary] = (),
+        special: SpecialTokens | None = None,
     ) -> None:
         if factors and not source.is_word_by_word:
             raise DataError(
                 "source factors belong to words, but the source tokenizer does not encode word by word",
                 "use a tokenizer of the kind bpe, unigram or wordpiece for the source",
             )
-        self.source, self.target, self.factors = source, target, tuple(factors)
-        pad = self._shared("pad", "<pad>", "[PAD]", "<|endoftext|>")
-        bos = target.id_of("<s>", "[CLS]", "<|endoftext|>", "</s>")
+        self.source, self.target, self.factors, self.special = source, target, tuple(factors), special
+        named = (
+            (["<pad>", "[PAD]", "<|endoftext|>"], ["<s>", "[CLS]", "<|endoftext|>", "</s>"])
+            if special is None
+            else ([special.pad], [special.bos])
+        )
+        pad = self._shared("pad", *named[0])
+        bos = target.id_of(*named[1])
         if bos is None:
             raise DataError("the target tokenizer has no bos token", "use another tokenizer")
-        eos = self._shared("eos", "</s>", "[SEP]", "<|endoftext|>")
+        eos = self._shared("eos", *(["</s>", "[SEP]", "<|endoftext|>"] if special is None else [special.eos]))
         self.vocabulary = Vocabulary(source=source.size, target=target.size, pad=pad, bos=bos, eos=eos)
 
     def __repr__(self) -> str:
@@ -233,13 +273,55 @@ class TokenizerPair:
     def is_like(self, other: "TokenizerPair") -> bool:
         """Return whether both pairs turn text into the same ids."""
         sides = ((self.source, other.source), (self.target, other.target))
-        same_factors = self.factors == other.factors
-        return same_factors and all(
-            mine.backend.to_str() == theirs.backend.to_str() for mine, theirs in sides
-        )
+        same = self.factors == other.factors and self.special == other.special
+        return same and all(mine.fingerprint() == theirs.fingerprint() for mine, theirs in sides)
+
+    @cached_property
+    def source_prefix(self) -> list[int]:
+        """The ids before every source."""
+        return self._ids(self.source, self.special.source_prefix) if self.special else []
+
+    @cached_property
+    def source_suffix(self) -> list[int]:
+        """The ids after every source: ``eos``, unless special tokens are declared."""
+        declared = None if self.special is None else self.special.source_suffix
+        return [self.vocabulary.eos] if declared is None else self._ids(self.source, declared)
+
+    @cached_property
+    def target_prefix(self) -> list[int]:
+        """The ids with which every target begins, after ``bos``."""
+        return self._ids(self.target, self.special.target_prefix) if self.special else []
+
+    def _ids(self, side: SideTokenizer, names: list[str]) -> list[int]:
+        assert self.special is not None  # noqa: S101
+        ids = []
+        for name in self.special.named(names):
+            token = side.id_of(name)
+            if token is None:
+                raise DataError(f"the tokenizer has no special token {name!r}", "copy the model folder again")
+            ids.append(token)
+        return ids
+
+    def for_languages(self, source: str | None, target: str | None) -> "TokenizerPair":
+        """Return the same tokenizers for other languages; ``None`` keeps the one chosen before."""
+        if source is None and target is None:
+            return self
+        if self.special is None or not self.special.languages:
+            raise DataError(
+                "the model has no languages to choose from", "leave out --source-lang and --target-lang"
+            )
+        known = self.special.languages
+        for code in (source, target):
+            if code is not None and code not in known:
+                raise DataError(
+                    f"the model has no language {code!r}", f"choose one of: {', '.join(sorted(known))}"
+                )
+        chosen = {"source_language": source, "target_language": target}
+        special = self.special.model_copy(update={key: code for key, code in chosen.items() if code})
+        return TokenizerPair(self.source, self.target, self.factors, special)
 
     def encode_source(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each source, with ``eos`` at the end."""
+        """Return the ids of each source, with its prefix and suffix: by default, ``eos`` at the end."""
         return self.source_rows(texts).tolist()
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
@@ -263,51 +345,63 @@ class TokenizerPair:
                 if self.factors
                 else "leave out --source-factor (factors= in Python)",
             )
-        eos = self.vocabulary.eos
+        prefix, suffix = self.source_prefix, self.source_suffix
         if not factors:
-            return [self.source.rows(texts).ended(eos)]
+            return [self.source.rows(texts).framed(prefix, suffix)]
         words = [text.split() for text in texts]
         by_word = self.source.rows([word for line in words for word in line])
         ends = np.concatenate(([0], np.cumsum(by_word.lengths)))
         lengths = np.diff(ends[np.cumsum([0, *map(len, words)])])
-        columns = [Rows(by_word.ids, lengths).ended(eos)]
+        columns = [Rows(by_word.ids, lengths).framed(prefix, suffix)]
         for vocabulary, lines in zip(self.factors, factors, strict=True):
             ids = vocabulary.encode(value for line in lines for value in line.split())
-            columns.append(Rows(np.repeat(ids, by_word.lengths), lengths).ended(NONE))
+            values = Rows(np.repeat(ids, by_word.lengths), lengths)
+            columns.append(values.framed([NONE] * len(prefix), [NONE] * len(suffix)))
         return columns
 
     def target_rows(self, texts: Sequence[str]) -> Rows:
         """Return what `encode_target` returns, in arrays."""
-        return self.target.rows(texts).ended(self.vocabulary.eos)
+        return self.target.rows(texts).framed(self.target_prefix, [self.vocabulary.eos])
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of target ids."""
         return self.target.decode(ids)
 
     def save(self, folder: Path) -> None:
-        """Write ``tokenizer.json``, or one file per side, and ``factors.json`` if there are factors."""
-        files = {JOINT: self.source} if self.joint else {SOURCE: self.source, TARGET: self.target}
-        for name in {JOINT, SOURCE, TARGET} - set(files):
+        """Write ``tokenizer.json``, or one file per side, and files for what else there is."""
+        for name in TOKENIZER_FILES:
             (folder / name).unlink(missing_ok=True)
+        files = {JOINT: self.source} if self.joint else {SOURCE: self.source, TARGET: self.target}
         for name, side in files.items():
             (folder / name).write_text(side.backend.to_str(), encoding="utf-8")
-        (folder / FACTORS).unlink(missing_ok=True)
+            if side.map is not None:
+                side.map.save(folder / _MAPS[name])
         if self.factors:
             save_factors(self.factors, folder / FACTORS)
+        if self.special is not None:
+            self.special.save(folder / SPECIAL_TOKENS)
 
     @classmethod
     def load(cls, folder: Path) -> "TokenizerPair":
         """Read what `save` wrote."""
         factors = load_factors(folder / FACTORS) if (folder / FACTORS).exists() else ()
+        path = folder / SPECIAL_TOKENS
+        special = SpecialTokens.load(path) if path.exists() else None
         if (folder / JOINT).exists():
-            side = load_side_tokenizer(folder / JOINT)
-            return cls(side, side, factors)
+            side = _load_mapped(folder, JOINT)
+            return cls(side, side, factors, special)
         if not (folder / SOURCE).exists() or not (folder / TARGET).exists():
             raise DataError(
                 f"{folder} has no tokenizer: {JOINT} is missing",
                 "save the model with its tokenizer, or copy the whole model folder",
             )
-        return cls(load_side_tokenizer(folder / SOURCE), load_side_tokenizer(folder / TARGET), factors)
+        return cls(_load_mapped(folder, SOURCE), _load_mapped(folder, TARGET), factors, special)
+
+
+def _load_mapped(folder: Path, name: str) -> SideTokenizer:
+    """Load a tokenizer and, if there are any, the model's tokens."""
+    side, path = load_side_tokenizer(folder / name), folder / _MAPS[name]
+    return SideTokenizer(side.backend, load_tokens(path), name=str(folder / name)) if path.exists() else side
 
 
 def load_side_tokenizer(path: str | Path) -> SideTokenizer:

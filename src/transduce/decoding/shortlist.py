@@ -97,7 +97,7 @@ def hash_tokenizer(tokenizer: TokenizerPair) -> str:
     """Return a hash of what turns text into ids on both sides."""
     digest = hashlib.blake2b()
     for side in (tokenizer.source, tokenizer.target):
-        digest.update(side.backend.to_str().encode())
+        digest.update(side.fingerprint().encode())
     return digest.hexdigest()
 
 

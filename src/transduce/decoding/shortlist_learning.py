@@ -79,7 +79,7 @@ def _encoded(corpus: Corpus, tokenizer: TokenizerPair, max_pairs: int) -> tuple[
     step = max(1, -(-every // max_pairs))
     sources, targets, first = list[Rows](), list[Rows](), 0
     for chunk in clean_lines(corpus):
-        source = tokenizer.source.rows(chunk.sources[first::step]).ended(tokenizer.vocabulary.eos)
+        source = tokenizer.source_rows(chunk.sources[first::step])
         target = tokenizer.target_rows(chunk.targets[first::step])
         short = np.maximum(source.lengths, target.lengths) <= _LONGEST
         sources.append(source.select(short))

@@ -79,8 +79,8 @@ def _pack_for_torch(weight: Tensor, bias: Tensor | None) -> Any:
 class Int8Output(Int8Linear):
     """The pre-softmax projection in 8 bits, in place of an `Embedding`."""
 
-    def __init__(self, weight: Tensor, *, seven_bits: bool = False) -> None:
-        super().__init__(weight, None, seven_bits=seven_bits, missing_bias=-torch.inf)
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, *, seven_bits: bool = False) -> None:
+        super().__init__(weight, bias, seven_bits=seven_bits, missing_bias=-torch.inf)
 
     def logits(self, x: Tensor) -> Tensor:
         """Project to the vocabulary: (…, d_model) → (…, vocabulary)."""

@@ -52,7 +52,9 @@ class PackedDecoder:
             return cls(embedding, positions, stack, output.packed) if output.packed else None
         if not isinstance(output, Embedding) or not can_pack(output.weight):
             return None
-        packed = PackedLinear(output.weight, None, kind_of(output.weight), engine, missing_bias=-torch.inf)
+        packed = PackedLinear(
+            output.weight, output.bias, kind_of(output.weight), engine, missing_bias=-torch.inf
+        )
         return cls(embedding, positions, stack, packed)
 
     def __getstate__(self) -> dict[str, object]:

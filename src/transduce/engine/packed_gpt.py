@@ -58,7 +58,7 @@ class PackedGPT(Model):
             return None
         # The output matrix is the input embedding as well, which stays in float32.
         in_8_bits = any(isinstance(module, Int8Linear) for module in gpt.modules())
-        output = Int8Output(gpt.output.weight) if in_8_bits else gpt.output
+        output = Int8Output(gpt.output.weight, gpt.output.bias) if in_8_bits else gpt.output
         decoder = PackedDecoder.of(
             gpt.output, gpt.positions, gpt.decoder.layers, gpt.decoder.final_norm, output, used
         )

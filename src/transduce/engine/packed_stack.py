@@ -6,6 +6,7 @@ from functools import cached_property
 from threading import RLock
 from typing import TypeAlias
 
+import torch
 from torch import Tensor, nn
 
 from transduce.engine.int8 import is_packable, pack, shape_of
@@ -106,10 +107,9 @@ def as_float32(part: Tensor) -> Tensor:
 
 def _is_supported(layer: AnyLayer) -> bool:
     attention = layer.self_attention
-    widths = attention.d_k, attention.d_v
     return (
         isinstance(attention, FullSelfAttention)
-        and not any(width % MULTIPLE for width in widths)
+        and not any(width % MULTIPLE for width in (attention.d_k, attention.d_v))
         and layer.feed_forward.activation in ACTIVATIONS
         and all(is_packable(part) for _, part in _linear_layers(layer))
         and isinstance(attention.rotary, RotaryPositions | None)
@@ -146,7 +146,8 @@ def _residuals(layer: AnyLayer) -> Iterator[tuple[str, Residual]]:
 
 
 def _copies(norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
-    return as_float32(norm.weight), as_float32(norm.bias)
+    bias = torch.zeros_like(norm.weight) if norm.bias is None else norm.bias
+    return as_float32(norm.weight), as_float32(bias)
 
 
 def _norm_struct(copies: tuple[Tensor, Tensor]) -> NormStruct:

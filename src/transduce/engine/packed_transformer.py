@@ -13,8 +13,6 @@ from transduce.engine.packed_stack import PackedStack
 from transduce.engine.running_search import RunningSearch, Waiting, add_source
 from transduce.models.protocol import AttentionWeights, Model, SearchRequest, SearchResult
 from transduce.models.transformer import Memory, Transformer
-from transduce.nn.factor_embeddings import tokens_of
-from transduce.nn.masks import padding_mask
 
 MAX_HYPOTHESES = 256  # at a time, of all sentences: the keys and values of more do not stay in the caches
 
@@ -59,7 +57,13 @@ class PackedTransformer(Model):
     def of(cls, transformer: Transformer, used: Engine | None = None) -> "PackedTransformer | None":
         """Pack a transformer in its own precision; return ``None`` if the engine cannot compute it."""
         used = used or engine()
-        if used is None or transformer.device.type != "cpu":
+        config = transformer.config
+        if (
+            used is None
+            or transformer.device.type != "cpu"
+            or config.embedding_norm
+            or not config.mask_padding
+        ):
             return None
         encoder = PackedStack.of(transformer.encoder.layers, transformer.encoder.final_norm, used)
         decoder = PackedDecoder.of(
@@ -91,7 +95,7 @@ class PackedTransformer(Model):
     @torch.no_grad()
     def encode(self, source: Tensor) -> PackedMemory:
         """Encode source tokens, (batch, source), or with factors (batch, source, 1 + factors)."""
-        mask = padding_mask(tokens_of(source), self.vocabulary.pad)
+        mask = self.transformer.source_mask(source)
         begins = torch.zeros(len(mask) + 1, dtype=torch.long)
         torch.cumsum(mask.sum(dim=1), 0, out=begins[1:])
         x = unpad(self.transformer.embed_source(source), mask)

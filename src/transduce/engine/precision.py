@@ -57,7 +57,7 @@ def _to_int8(model: Model) -> Model:
     output = getattr(model, "output", None)
     # Without a target embedding of its own, a model uses its output matrix for input embeddings as well.
     if isinstance(output, Embedding) and hasattr(model, "target_embedding"):
-        model.add_module("output", Int8Output(output.weight, seven_bits=seven_bits))
+        model.add_module("output", Int8Output(output.weight, output.bias, seven_bits=seven_bits))
     for child in model.children():
         quantise_linear_layers(child, seven_bits=seven_bits)
     return _packed(model)

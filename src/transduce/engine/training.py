@@ -32,12 +32,17 @@ def accelerate(model: nn.Module) -> None:
         return
     _share_threads()
     for module in model.modules():
-        if isinstance(module, Residual) and module.norm.weight.numel() % MULTIPLE == 0:
+        if isinstance(module, Residual) and _is_complete(module.norm, module.norm.weight.numel()):
             module.fused = FusedResidual(used)
         elif isinstance(module, MultiHeadAttention) and not (module.d_k % MULTIPLE or module.d_v % MULTIPLE):
             module.fused = FusedAttention(used)
-        elif isinstance(module, FeedForward) and module.outer.in_features % MULTIPLE == 0:
+        elif isinstance(module, FeedForward) and _is_complete(module.outer, module.outer.in_features):
             module.fused = FusedFeedForward(used)
+
+
+def _is_complete(module: nn.LayerNorm | nn.Linear, width: int) -> bool:
+    """Return whether a module has a bias and a width that fills vectors."""
+    return width % MULTIPLE == 0 and module.bias is not None
 
 
 @cache

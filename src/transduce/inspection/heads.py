@@ -76,14 +76,16 @@ def attention_at(model: Transformer, kind: Kind, layer: int) -> MultiHeadAttenti
     if kind == "encoder":
         return model.encoder.layers[layer].self_attention
     decoder = model.decoder.layers[layer]
-    return decoder.self_attention if kind == "decoder" else decoder.memory_attention
+    attention = decoder.self_attention if kind == "decoder" else decoder.memory_attention
+    assert isinstance(attention, MultiHeadAttention)  # noqa: S101
+    return attention
 
 
 def head_positions(model: Transformer) -> list[HeadPosition]:
     """Return the position of every head of a model."""
     counts: dict[Kind, int] = {
         "encoder": len(model.encoder.layers),
-        "decoder": len(model.decoder.layers),
+        "decoder": len(model.decoder.layers) if model.config.decoder == "attention" else 0,
         "encoder_decoder": len(model.decoder.layers),
     }
     return [

@@ -190,7 +190,7 @@ def _plain(tensor: Tensor) -> Any:
 
 def _names(side: SideTokenizer | None, size: int) -> list[str]:
     """Return a unique name for every id."""
-    names = [(side and side.backend.id_to_token(token)) or f"<{token}>" for token in range(size)]
+    names = [(side and side.token_at(token)) or f"<{token}>" for token in range(size)]
     if len(set(names)) < len(names):
         raise ArtifactError("two ids of the tokenizer have the same token", "use another tokenizer")
     return names

@@ -1,5 +1,6 @@
 """Shared embeddings of source, target and output (section 3.4)."""
 
+from functools import partial
 from typing import Literal
 
 from transduce.config import Vocabulary
@@ -8,16 +9,23 @@ from transduce.nn.embedding import Embedding
 
 
 def share_embeddings(
-    vocabulary: Vocabulary, d_model: int, share: Literal["all", "target", "none"]
+    vocabulary: Vocabulary,
+    d_model: int,
+    share: Literal["all", "target", "inputs", "none"],
+    *,
+    scaled: bool = True,
+    output_bias: bool = False,
 ) -> tuple[Embedding, Embedding, Embedding]:
     """Return the source embedding, the target embedding and the pre-softmax projection."""
-    if share == "all" and vocabulary.source != vocabulary.target:
+    one_input = share in ("all", "inputs")
+    if one_input and vocabulary.source != vocabulary.target:
         raise ConfigError(
-            f"share = 'all' needs a joint vocabulary, but there are {vocabulary.source:,} source and "
+            f"share = {share!r} needs a joint vocabulary, but there are {vocabulary.source:,} source and "
             f"{vocabulary.target:,} target tokens",
             "set share = 'target'",
         )
-    source = Embedding(vocabulary.source, d_model)
-    target = source if share == "all" else Embedding(vocabulary.target, d_model)
-    output = Embedding(vocabulary.target, d_model) if share == "none" else target
+    new = partial(Embedding, d_model=d_model, scaled=scaled)
+    source = new(vocabulary.source, bias=output_bias and share == "all")
+    target = source if one_input else new(vocabulary.target, bias=output_bias and share == "target")
+    output = new(vocabulary.target, bias=output_bias) if share in ("inputs", "none") else target
     return source, target, output

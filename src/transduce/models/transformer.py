@@ -22,6 +22,7 @@ from transduce.nn.masks import padding_mask
 from transduce.nn.multi_head_attention import EncoderDecoderAttention, FullSelfAttention, SelfAttention
 from transduce.nn.positional import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions
 from transduce.nn.residual import Residual
+from transduce.nn.ssru import SSRU
 from transduce.nn.state import DecoderState
 from transduce.nn.window_attention import WindowSelfAttention
 
@@ -48,10 +49,15 @@ class Transformer(Model):
         self.config = config
         self.vocabulary = vocabulary
         self.source_embedding, self.target_embedding, self.output = share_embeddings(
-            vocabulary, config.d_model, config.share
+            vocabulary,
+            config.d_model,
+            config.share,
+            scaled=config.scale_embeddings,
+            output_bias=config.output_bias,
         )
         self.source_positions = _positions(config)
         self.target_positions = _positions(config)
+        self.source_norm, self.target_norm = _embedding_norm(config), _embedding_norm(config)
         self.dropout = Dropout(config.dropout)
         self.encoder, self.decoder = _stacks(config)
         self.factor_embeddings = FactorEmbeddings(config.source_factors, config.d_model)
@@ -68,25 +74,41 @@ class Transformer(Model):
 
         Attention weights are added to ``weights`` if given.
         """
-        mask = padding_mask(tokens_of(source), self.vocabulary.pad)
+        mask = self.source_mask(source)
         x = self.dropout(self.embed_source(source))
         return Memory(self.encoder(x, mask, record=None if weights is None else weights.encoder), mask)
+
+    def source_mask(self, source: Tensor) -> Tensor:
+        """Return where the encoder's output may be attended to: (batch, source)."""
+        tokens = tokens_of(source)
+        return padding_mask(tokens, self.vocabulary.pad) if self.config.mask_padding else tokens >= 0
 
     def embed_source(self, source: Tensor) -> Tensor:
         """Return the sum of embedded tokens, their factors and positions: (batch, source, d_model)."""
         tokens = self.source_embedding(tokens_of(source))
-        embedded: Tensor = self.source_positions(self.factor_embeddings(tokens, source))
+        embedded: Tensor = self.source_norm(self.source_positions(self.factor_embeddings(tokens, source)))
         return embedded
+
+    def embed_target(self, target: Tensor, start: int = 0) -> Tensor:
+        """Return the sum of embedded tokens, (batch, target), and their positions, from ``start`` on."""
+        embedded: Tensor = self.target_norm(self.target_positions(self.target_embedding(target), start))
+        return embedded
+
+    def _target_mask(self, target: Tensor) -> Tensor:
+        """Return where the decoder may attend to itself: (batch, target); bos may be the padding token."""
+        mask = padding_mask(target, self.vocabulary.pad)
+        mask[:, :1] = True
+        return mask
 
     def decode(self, target: Tensor, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:
         """Decode a whole target, (batch, target) → (batch, target, d_model), ready for the output layer."""
         if len(target) != len(memory.states):
             raise ValueError(f"got {len(memory.states)} sources, but {len(target)} targets")
-        x = self.dropout(self.target_positions(self.target_embedding(target)))
+        x = self.dropout(self.embed_target(target))
         decoded: Tensor = self.decoder(
             x,
             memory.states,
-            padding_mask(target, self.vocabulary.pad),
+            self._target_mask(target),
             memory.mask,
             self_record=None if weights is None else weights.decoder,
             memory_record=None if weights is None else weights.encoder_decoder,
@@ -108,7 +130,7 @@ class Transformer(Model):
             raise ValueError(
                 f"expected one token for each of {state.targets} hypotheses, not {tuple(tokens.shape)}"
             )
-        x = self.dropout(self.target_positions(self.target_embedding(tokens[:, None]), state.length))
+        x = self.dropout(self.embed_target(tokens[:, None], state.length))
         weights: list[Tensor] | None = None if record is None else []
         decoded = self.decoder.step(x.view(-1, state.width, x.size(-1)), state, weights)
         if record is not None and weights is not None:
@@ -130,17 +152,30 @@ class Transformer(Model):
 
 def _positions(config: TransformerConfig) -> nn.Module:
     if config.positions == "sinusoidal":
-        return SinusoidalPositions(config.d_model)
+        return SinusoidalPositions(
+            config.d_model,
+            layout=config.sine_layout,
+            spacing=config.sine_spacing,
+            first=config.first_position,
+        )
     if config.positions == "learned":
         return LearnedPositions(config.max_length, config.d_model)
     return NoPositions()
+
+
+def _embedding_norm(config: TransformerConfig) -> nn.Module:
+    return _norm(config) if config.embedding_norm else nn.Identity()
+
+
+def _norm(config: TransformerConfig) -> nn.LayerNorm:
+    return nn.LayerNorm(config.d_model, eps=config.norm_epsilon, bias=config.bias)
 
 
 def _self_attention(
     config: TransformerConfig, rotary: RotaryPositions | None, *, causal: bool
 ) -> Callable[[], SelfAttention]:
     """Return the constructor of one self-attention of the encoder, or of the decoder (causal)."""
-    kind: Callable[..., SelfAttention] = FullSelfAttention
+    kind: Callable[..., SelfAttention] = partial(FullSelfAttention, bias=config.bias)
     match config.attention:
         case WindowAttention() as window:
             kind = partial(WindowSelfAttention, radius=window.radius, global_tokens=window.global_tokens)
@@ -163,14 +198,23 @@ def _self_attention(
 
 
 def _stacks(config: TransformerConfig) -> tuple[Encoder, Decoder]:
-    width, eps = config.d_model, config.norm_epsilon
-    residual = partial(Residual, width, norm=config.norm, dropout=config.dropout, eps=eps)
+    width, bias = config.d_model, config.bias
+    residual = partial(
+        Residual, width, norm=config.norm, dropout=config.dropout, eps=config.norm_epsilon, bias=bias
+    )
     feed_forward = partial(
-        FeedForward, width, config.d_ff, activation=config.activation, dropout=config.activation_dropout
+        FeedForward,
+        width,
+        config.d_ff,
+        activation=config.activation,
+        dropout=config.activation_dropout,
+        bias=bias,
     )
     rotary = RotaryPositions(config.d_k or width // config.heads) if config.positions == "rotary" else None
     encoder_attention = _self_attention(config, rotary, causal=False)
-    decoder_attention = _self_attention(config, rotary, causal=True)
+    decoder_attention = (
+        partial(SSRU, width) if config.decoder == "ssru" else _self_attention(config, rotary, causal=True)
+    )
     memory_attention = partial(
         EncoderDecoderAttention,
         width,
@@ -178,10 +222,11 @@ def _stacks(config: TransformerConfig) -> tuple[Encoder, Decoder]:
         d_k=config.d_k,
         d_v=config.d_v,
         dropout=config.attention_dropout,
+        bias=bias,
     )
 
     def final_norm() -> nn.LayerNorm | None:
-        return nn.LayerNorm(width, eps=eps) if config.norm == "pre" else None
+        return _norm(config) if config.has_final_norm else None
 
     encoder = Encoder(
         [EncoderLayer(encoder_attention(), feed_forward(), residual) for _ in range(config.encoder_layers)],

@@ -8,15 +8,16 @@ from torch import Tensor, nn
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.multi_head_attention import EncoderDecoderAttention, SelfAttention
 from transduce.nn.residual import Residual
+from transduce.nn.ssru import SSRU
 from transduce.nn.state import DecoderState, KeyValue, KeyValueCache
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, then attention to the encoder's output, then feed-forward."""
+    """Causal self-attention (or an SSRU), then attention to the encoder's output, then feed-forward."""
 
     def __init__(
         self,
-        self_attention: SelfAttention,
+        self_attention: SelfAttention | SSRU,
         memory_attention: EncoderDecoderAttention,
         feed_forward: FeedForward,
         residual: Callable[[], Residual],

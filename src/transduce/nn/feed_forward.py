@@ -43,13 +43,21 @@ class FeedForward(nn.Module):
     """
 
     def __init__(
-        self, d_model: int, d_ff: int, *, activation: Activation = "relu", dropout: float = 0.0
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        activation: Activation = "relu",
+        dropout: float = 0.0,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.activation = activation
         gated = activation == "swiglu"
-        self.inner: nn.Linear = FusedLinear(d_model, [d_ff, d_ff]) if gated else Linear(d_model, d_ff)
-        self.outer = Linear(d_ff, d_model)
+        self.inner: nn.Linear = (
+            FusedLinear(d_model, [d_ff, d_ff], bias=bias) if gated else Linear(d_model, d_ff, bias=bias)
+        )
+        self.outer = Linear(d_ff, d_model, bias=bias)
         self.dropout = Dropout(dropout)
         self.fused: FeedForwardKernel | None = None
 

@@ -55,6 +55,7 @@ class MultiHeadAttention(nn.Module):
         d_k: int | None = None,
         d_v: int | None = None,
         dropout: float = 0.0,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         if (d_k is None or d_v is None) and d_model % heads:
@@ -63,7 +64,7 @@ class MultiHeadAttention(nn.Module):
         self.d_k = d_k or d_model // heads
         self.d_v = d_v or d_model // heads
         self.dropout = Dropout(dropout)
-        self.output = Linear(heads * self.d_v, d_model)
+        self.output = Linear(heads * self.d_v, d_model, bias=bias)
         self.fused: AttentionKernel | None = None
 
     def kernel_for(
@@ -153,10 +154,11 @@ class ProjectedSelfAttention(SelfAttention, ABC):
         dropout: float = 0.0,
         rotary: RotaryPositions | None = None,
         qkv_bias: bool = True,
+        bias: bool = True,
     ) -> None:
-        super().__init__(d_model, heads, d_k=d_k, d_v=d_v, dropout=dropout)
+        super().__init__(d_model, heads, d_k=d_k, d_v=d_v, dropout=dropout, bias=bias)
         self.widths = [heads * self.d_k, heads * self.d_k, heads * self.d_v]
-        self.query_key_value = FusedLinear(d_model, self.widths, bias=qkv_bias)
+        self.query_key_value = FusedLinear(d_model, self.widths, bias=qkv_bias and bias)
         self.rotary = rotary
 
     def project(self, x: Tensor, start: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -182,8 +184,11 @@ class FullSelfAttention(ProjectedSelfAttention):
         dropout: float = 0.0,
         rotary: RotaryPositions | None = None,
         qkv_bias: bool = True,
+        bias: bool = True,
     ) -> None:
-        super().__init__(d_model, heads, d_k=d_k, d_v=d_v, dropout=dropout, rotary=rotary, qkv_bias=qkv_bias)
+        super().__init__(
+            d_model, heads, d_k=d_k, d_v=d_v, dropout=dropout, rotary=rotary, qkv_bias=qkv_bias, bias=bias
+        )
         self.causal = causal
 
     def forward(
@@ -224,11 +229,12 @@ class EncoderDecoderAttention(MultiHeadAttention):
         d_k: int | None = None,
         d_v: int | None = None,
         dropout: float = 0.0,
+        bias: bool = True,
     ) -> None:
-        super().__init__(d_model, heads, d_k=d_k, d_v=d_v, dropout=dropout)
-        self.query = Linear(d_model, heads * self.d_k)
+        super().__init__(d_model, heads, d_k=d_k, d_v=d_v, dropout=dropout, bias=bias)
+        self.query = Linear(d_model, heads * self.d_k, bias=bias)
         self.widths = [heads * self.d_k, heads * self.d_v]
-        self.key_value = FusedLinear(d_model, self.widths)
+        self.key_value = FusedLinear(d_model, self.widths, bias=bias)
 
     def keys_values(self, memory: Tensor) -> KeyValue:
         """Project the encoder's output, (batch, source, d_model), once per source sentence."""

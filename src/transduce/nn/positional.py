@@ -3,29 +3,47 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 BASE = 10_000.0
+Layout = Literal["interleaved", "halves"]
+Spacing = Literal["paper", "endpoint"]
 
 
-def frequencies(d_model: int) -> Tensor:
-    """Return ``1 / 10000^(2i/d_model)`` for every pair of dimensions, (⌈d_model/2⌉,), via logarithms."""
+def frequencies(d_model: int, spacing: Spacing = "paper") -> Tensor:
+    """Return ``1 / 10000^(2i/d_model)`` for every pair of dimensions, (⌈d_model/2⌉,), via logarithms.
+
+    With ``"endpoint"``, the last one is exactly ``1 / 10000``: ``1 / 10000^(2i/(d_model − 2))``.
+    """
     even = torch.arange(0, d_model, 2, dtype=torch.float64, device="cpu")
-    return torch.exp(even * (-math.log(BASE) / d_model))
+    return torch.exp(even * (-math.log(BASE) / (d_model if spacing == "paper" else d_model - 2)))
 
 
-def angles(start: int, end: int, d_model: int) -> Tensor:
+def angles(start: int, end: int, d_model: int, spacing: Spacing = "paper") -> Tensor:
     """Return ``pos / 10000^(2i/d_model)``, (end − start, ⌈d_model/2⌉), in float64 to be exact far out."""
     positions = torch.arange(start, end, dtype=torch.float64, device="cpu")
-    return torch.outer(positions, frequencies(d_model))
+    return torch.outer(positions, frequencies(d_model, spacing))
 
 
-def sinusoids(length: int, d_model: int, *, start: int = 0) -> Tensor:
-    """Return PE(pos, 2i) = sin(angle), PE(pos, 2i+1) = cos(angle): (length, d_model)."""
-    angle = angles(start, start + length, d_model)
+def sinusoids(
+    length: int,
+    d_model: int,
+    *,
+    start: int = 0,
+    layout: Layout = "interleaved",
+    spacing: Spacing = "paper",
+) -> Tensor:
+    """Return PE(pos, 2i) = sin(angle), PE(pos, 2i+1) = cos(angle): (length, d_model).
+
+    With the layout ``"halves"``, all sines come before all cosines.
+    """
+    angle = angles(start, start + length, d_model, spacing)
+    if layout == "halves":
+        return torch.cat((angle.sin(), angle.cos()), dim=-1).float()
     # An odd d_model ends with a sine; its cosine is dropped.
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)[:, :d_model].float()
 
@@ -53,11 +71,17 @@ class _Rows:
 
 
 class SinusoidalPositions(nn.Module):
-    """Add the paper's sinusoids, which exist for every position, however far."""
+    """Add the paper's sinusoids, which exist for every position, however far.
 
-    def __init__(self, d_model: int) -> None:
+    Other toolkits arrange them differently (``layout``), space the wavelengths differently (``spacing``), and
+    count from another ``first`` position.
+    """
+
+    def __init__(
+        self, d_model: int, *, layout: Layout = "interleaved", spacing: Spacing = "paper", first: int = 0
+    ) -> None:
         super().__init__()
-        self._rows = _Rows(partial(sinusoids, d_model=d_model))
+        self._rows = _Rows(partial(sinusoids, d_model=d_model, start=first, layout=layout, spacing=spacing))
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """Add positions to x, (batch, length, d_model), whose first position is ``start``."""

@@ -30,10 +30,18 @@ class Residual(nn.Module):
       one more norm at its end.
     """
 
-    def __init__(self, d_model: int, *, norm: Norm = "post", dropout: float = 0.0, eps: float = 1e-5) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        norm: Norm = "post",
+        dropout: float = 0.0,
+        eps: float = 1e-5,
+        bias: bool = True,
+    ) -> None:
         super().__init__()
         self.pre = norm == "pre"
-        self.norm = nn.LayerNorm(d_model, eps=eps)
+        self.norm = nn.LayerNorm(d_model, eps=eps, bias=bias)
         self.dropout = Dropout(dropout)
         self.fused: ResidualKernel | None = None
 

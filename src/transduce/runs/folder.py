@@ -24,7 +24,7 @@ from typing import Any
 from transduce import artifact
 from transduce.config import ModelConfig, RunConfig, read_toml, write_toml
 from transduce.data.prepared_tokenizer import tokenizer_files
-from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TokenizerPair
+from transduce.data.tokenizer import TOKENIZER_FILES, TokenizerPair
 from transduce.errors import ConfigError, TrainingError, TransduceError, reason_of
 from transduce.files import MANIFEST, Damage, find_damage, read_small
 from transduce.models.build import build
@@ -141,7 +141,7 @@ class RunFolder:
             raise TrainingError(self.describe(), "add --resume to continue it, or choose another --out")
         if self.path.exists() and not self.path.is_dir():
             raise TrainingError(f"{self.path} is a file", "choose another --out")
-        ours = {task.data_folder, "start", JOINT, SOURCE, TARGET, FACTORS}
+        ours = {task.data_folder, "start", *TOKENIZER_FILES}
         ours |= {f".{RUN}.new", LOCK, MODEL, MANIFEST, f".{MANIFEST}.new"}
         others = {path.name for path in self.path.iterdir()} - ours if self.path.exists() else set()
         if checkpoint.list_checkpoints(self.path / "checkpoints"):

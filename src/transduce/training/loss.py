@@ -48,18 +48,26 @@ def classification_loss(logits: Tensor, labels: Tensor, *, smoothing: float) -> 
 
 
 def chunked_loss(
-    hidden: Tensor, output: Tensor, targets: Tensor, *, pad: int, smoothing: float, chunk: int | None = None
+    hidden: Tensor,
+    output: Tensor,
+    targets: Tensor,
+    *,
+    pad: int,
+    smoothing: float,
+    bias: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Loss:
     """Return the loss of hidden states, computed from the logits of one chunk of positions at a time.
 
-    hidden (batch, target, d_model), output (vocabulary, d_model), targets (batch, target), whose padding is
-    left out. The gradients are computed together with the loss, while a chunk's logits are in memory: the
-    logits of all positions never exist at once.
+    hidden (…, d_model), output (vocabulary, d_model), targets (…), whose padding is left out, and the
+    output's bias (vocabulary,). The gradients are computed together with the loss, while a chunk's logits
+    are in memory: the logits of all positions never exist at once.
     """
     real = targets != pad
     score = _CrossEntropy(smoothing, len(output))
     chunk = chunk or (CPU_CHUNK if hidden.device.type == "cpu" else CHUNK)
-    smoothed: Tensor = _Chunked.apply(hidden[real], output, targets[real], score, chunk)  # type: ignore[no-untyped-call]
+    hidden, output = _with_bias(hidden[real], output, bias)
+    smoothed: Tensor = _Chunked.apply(hidden, output, targets[real], score, chunk)  # type: ignore[no-untyped-call]
     return Loss(smoothed, score.negative_log_likelihood, score.correct, int(real.sum()))
 
 
@@ -71,6 +79,7 @@ def r_drop_loss(
     pad: int,
     smoothing: float,
     weight: float,
+    bias: Tensor | None = None,
     chunk: int | None = None,
 ) -> Loss:
     """Return the loss of R-Drop (Liang et al., 2021): two passes with different dropout should agree.
@@ -81,11 +90,20 @@ def r_drop_loss(
     """
     real = targets != pad
     both = hidden[:, real].transpose(0, 1).flatten(0, 1)  # rows 2i and 2i + 1: both passes of position i
+    both, output = _with_bias(both, output, bias)
     labels = targets[real].repeat_interleave(2)
     score = _RDrop(smoothing, len(output), weight)
     chunk = chunk or (R_DROP_CHUNK if hidden.device.type == "cpu" else CHUNK)
     twice: Tensor = _Chunked.apply(both, output, labels, score, max(2, chunk // 2 * 2))  # type: ignore[no-untyped-call]
     return Loss(twice / 2, score.negative_log_likelihood / 2, score.correct // 2, int(real.sum()))
+
+
+def _with_bias(hidden: Tensor, output: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Make the bias one more column of the output, for an input that is always 1."""
+    if bias is None:
+        return hidden, output
+    ones = torch.ones_like(hidden[:, :1])
+    return torch.cat((hidden, ones), dim=1), torch.cat((output, bias[:, None]), dim=1)
 
 
 class _CrossEntropy:

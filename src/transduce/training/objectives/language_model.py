@@ -24,5 +24,6 @@ class LanguageModelObjective(SingleTextObjective):
             model.output.weight,
             labels.to(model.device),
             pad=IGNORED,
+            bias=model.output.bias,
             smoothing=self.training.label_smoothing,
         )

@@ -1,7 +1,6 @@
 """Masked language modelling (BERT): predict the tokens that were masked."""
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from transduce.config import TrainingConfig
@@ -46,12 +45,12 @@ class MaskedLanguageModelObjective(SingleTextObjective):
         tokens, labels = self.read(model, indices, epoch)
         is_masked = labels != IGNORED
         hidden, matrix, bias = model.masked_token_projection(model.encode(tokens)[is_masked])
-        # The bias is one more column of the matrix, for an input that is always 1.
         return chunked_loss(
-            torch.cat((hidden, torch.ones_like(hidden[:, :1])), dim=1),
-            torch.cat((matrix, bias[:, None]), dim=1),
+            hidden,
+            matrix,
             labels[is_masked],
             pad=IGNORED,
+            bias=bias,
             smoothing=self.training.label_smoothing,
         )
 
