@@ -4,7 +4,7 @@ from safetensors.torch import load_file, save_file
 
 from builders import shaken
 from transduce.config import GPTConfig, Vocabulary
-from transduce.errors import TransduceError
+from transduce.errors import ArtifactError, TransduceError
 from transduce.interop.gpt2 import export_gpt2, import_gpt2, load_gpt2, their_fields
 from transduce.models.build import build
 
@@ -73,12 +73,12 @@ def test_every_key_is_consumed(tmp_path):
     path = tmp_path / "model.safetensors"
     state = load_file(path)
     save_file({**state, "transformer.extra": torch.zeros(1)}, path)
-    with pytest.raises(ValueError, match=r"1 tensors.*transformer\.extra"):
+    with pytest.raises(ArtifactError, match=r"1 tensors.*transformer\.extra"):
         load_gpt2(tmp_path)
     save_file({**state, "transformer.h.0.attn.bias": torch.zeros(1)}, path)  # an old file's causal mask
     load_gpt2(tmp_path)
     save_file({**state, "lm_head.weight": torch.zeros(31, 16)}, path)
-    with pytest.raises(ValueError, match=r"lm_head\.weight"):
+    with pytest.raises(ArtifactError, match=r"lm_head\.weight"):
         load_gpt2(tmp_path)
 
 

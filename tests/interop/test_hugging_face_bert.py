@@ -156,8 +156,8 @@ def test_every_key_is_consumed(tmp_path):
     path = tmp_path / "model.safetensors"
     state = load_file(path)
     save_file({**state, "bert.extra": torch.zeros(1)}, path)
-    with pytest.raises(ValueError, match=r"1 tensors.*bert\.extra"):
+    with pytest.raises(ArtifactError, match=r"1 tensors.*bert\.extra"):
         load_bert(tmp_path)
     save_file({**state, "cls.predictions.decoder.weight": torch.zeros(29, 16)}, path)
-    with pytest.raises(ValueError, match=r"cls\.predictions\.decoder\.weight"):
+    with pytest.raises(ArtifactError, match=r"cls\.predictions\.decoder\.weight"):
         load_bert(tmp_path)

@@ -5,7 +5,7 @@ from builders import small_config, small_model
 from peers import marian_twin
 from transduce.config import Vocabulary
 from transduce.config.attention import WindowAttention
-from transduce.errors import ConfigError
+from transduce.errors import ArtifactError, ConfigError
 from transduce.interop.marian import export_marian, import_marian, marian_config
 from transduce.models.build import build
 
@@ -141,7 +141,7 @@ def test_unfit_states_are_refused():
     def refuse(named, changes, without=()):
         before = {name: tensor.clone() for name, tensor in model.named_parameters()}
         changed = {name: tensor for name, tensor in (state | changes).items() if name not in without}
-        with pytest.raises(ValueError, match=named):
+        with pytest.raises(ArtifactError, match=named):
             import_marian(model, changed)
         assert all(torch.equal(before[name], tensor) for name, tensor in model.named_parameters())
 

@@ -4,7 +4,7 @@ from torch import nn
 
 from builders import small_model
 from transduce.config.attention import HashedAttention
-from transduce.errors import ConfigError
+from transduce.errors import ArtifactError, ConfigError
 from transduce.interop.torch_nn import export_stacks, import_stacks
 
 
@@ -114,7 +114,7 @@ def test_other_attention_is_refused():
 
 def test_unequal_models_are_refused():
     state = export_stacks(small_model(norm="pre"))
-    with pytest.raises(ValueError, match=r"4 tensors.*decoder\.norm\.bias"):
+    with pytest.raises(ArtifactError, match=r"4 tensors.*decoder\.norm\.bias"):
         import_stacks(small_model(norm="post"), state)
-    with pytest.raises(ValueError, match=r"\(32, 16\).*\(31, 16\)"):
+    with pytest.raises(ArtifactError, match=r"\(32, 16\).*\(31, 16\)"):
         import_stacks(small_model(norm="pre", d_ff=31), state)

@@ -70,16 +70,14 @@ def save(
     folder = folder_path(folder)
     model = getattr(model, "_orig_mod", model)  # torch.compile wraps the model
     _check_shapes(model, folder)
+    if tokenizer is not None and model.vocabulary is not None:
+        _require_fit(tokenizer.vocabulary, model.vocabulary, folder, "give the model's own tokenizer")
     try:
         if not _may_write(folder):
             raise ArtifactError(f"{folder} exists and is not a model folder", "choose another folder")
         folder.mkdir(parents=True, exist_ok=True)
         with _Replacement(folder) as new:
             if tokenizer is not None:
-                if model.vocabulary is not None:
-                    _require_fit(
-                        tokenizer.vocabulary, model.vocabulary, folder, "give the model's own tokenizer"
-                    )
                 tokenizer.save(new)
             text = _make_header(model, longest_source, folder if tokenizer is None else new)
             (new / CONFIG).write_text(text, encoding="utf-8")

@@ -10,7 +10,7 @@ from transduce.cli import (
     check,
     demo,
     evaluate,
-    import_folder,
+    import_model,
     inspect,
     interactive,
     lm,
@@ -47,7 +47,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "inspect": inspect.inspect,
         "paper": paper.paper,
     },
-    "Exchange models": {"import": import_folder.import_folder},
+    "Exchange models": {"import": import_model.import_model},
 }
 _GROUPS = {"lm": lm.app, "mlm": mlm.app, "vision": vision.app}
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from transduce.config import BERTConfig, Vocabulary, validate
+from transduce.errors import ArtifactError
 from transduce.interop.hugging_face import (
     TOKENIZERS,
     activation,
@@ -157,7 +158,9 @@ def import_bert(model: BERT, state: Mapping[str, Tensor]) -> None:
     left.pop(_COMPUTED, None)
     for copy, name in _COPIES.items():
         if copy in left and not torch.equal(left[copy], left.get(name, left[copy][:0])):
-            raise ValueError(f"{copy} differs from {name}, but the model shares one tensor")
+            raise ArtifactError(
+                f"{copy} differs from {name}, but the model shares one tensor", "use a plain bert model"
+            )
         left.pop(copy, None)
     import_rows(model, _table(model.config, _classifier(model.config, left)), left)
 

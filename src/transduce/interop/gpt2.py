@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from transduce.config import GPTConfig, Vocabulary, validate
-from transduce.errors import ConfigError
+from transduce.errors import ArtifactError, ConfigError
 from transduce.interop.hugging_face import activation, read_saved, require, require_norm, their_activation
 from transduce.interop.tables import Row, export_rows, import_rows
 from transduce.models.build import build
@@ -124,7 +124,9 @@ def import_gpt2(model: GPT, state: Mapping[str, Tensor]) -> None:
     }
     output = left.pop(_OUTPUT, None)
     if output is not None and not torch.equal(output, left.get(_TOKENS, output[:0])):
-        raise ValueError(f"{_OUTPUT} differs from {_TOKENS}, but the model shares one matrix")
+        raise ArtifactError(
+            f"{_OUTPUT} differs from {_TOKENS}, but the model shares one matrix", "use a plain gpt2 model"
+        )
     import_rows(model, _table(model.config), {name: _transposed(name, left[name]) for name in left})
 
 

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from transduce.config import TransformerConfig, Vocabulary
-from transduce.errors import ConfigError
+from transduce.errors import ArtifactError, ConfigError
 from transduce.interop.hugging_face import their_activation
 from transduce.interop.tables import Row, export_rows, import_rows
 from transduce.models.transformer import Transformer
 from transduce.nn.positional import sinusoids
 
+_REMEDY = "import the folder instead: transduce import FOLDER --out MODEL"
 POSITIONS = 1024  # Marian's table of positions is limited, ours is not
 
 # ours → theirs, inside a layer; several of theirs are concatenated
@@ -100,13 +101,13 @@ def import_marian(model: Transformer, state: Mapping[str, Tensor]) -> None:
     left = dict(state)
     for copy, name in _copies(config).items():
         if copy in left and not _equal(left.pop(copy), state.get(name)):
-            raise ValueError(f"{copy} differs from {name}, but the model shares one matrix")
+            raise ArtifactError(f"{copy} differs from {name}, but the model shares one matrix", _REMEDY)
     for name in set(_TABLES) & left.keys():
         table = left.pop(name)
         if not _equal(table.float(), sinusoids(len(table), config.d_model)[:, order]):
-            raise ValueError(f"{name} is not the sinusoidal encoding")
+            raise ArtifactError(f"{name} is not the sinusoidal encoding", _REMEDY)
     if left.pop(_BIAS, torch.zeros(())).any():
-        raise ValueError(f"{_BIAS} is not zero, but the model has no output bias")
+        raise ArtifactError(f"{_BIAS} is not zero, but the model has no output bias", _REMEDY)
     back = torch.argsort(order)
     import_rows(model, _table(config), {name: _reordered(name, left[name], back) for name in left})
 

@@ -6,6 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from transduce.errors import ArtifactError
+
+_REMEDY = "give the complete weights of a model of these sizes"
+
 
 class Row(NamedTuple):
     """Names of tensors with the same values: concatenated, their tensors equal our tensors."""
@@ -28,7 +32,9 @@ def import_rows(model: nn.Module, rows: Iterable[Row], state: Mapping[str, Tenso
     """Copy their tensors into the model; copy nothing unless all of them fit and none is left over."""
     rows = list(rows)
     if different := {name for row in rows for name in row.theirs} ^ set(state):
-        raise ValueError(f"{len(different)} tensors are missing or unknown, for example {min(different)}")
+        raise ArtifactError(
+            f"{len(different)} tensors are missing or unknown, for example {min(different)}", _REMEDY
+        )
     ours = dict(model.named_parameters())
     for row in rows:
         parameters = [ours[name] for name in row.ours]
@@ -36,9 +42,11 @@ def import_rows(model: nn.Module, rows: Iterable[Row], state: Mapping[str, Tenso
         for name in row.theirs:
             tensor = state[name]
             if tensor.shape != shape:
-                raise ValueError(f"{name} has shape {tuple(tensor.shape)}, but {shape} is needed")
+                raise ArtifactError(f"{name} has shape {tuple(tensor.shape)}, but {shape} is needed", _REMEDY)
             if not tensor.is_floating_point() or not tensor.isfinite().all():
-                raise ValueError(f"{name} has values of type {tensor.dtype} that are not finite numbers")
+                raise ArtifactError(
+                    f"{name} has values of type {tensor.dtype} that are not finite numbers", _REMEDY
+                )
     with torch.no_grad():
         for row in rows:
             parameters = [ours[name] for name in row.ours]

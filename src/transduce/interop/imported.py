@@ -1,0 +1,27 @@
+"""What every reader of a foreign format returns."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from transduce.data.tokenizer import TokenizerPair
+from transduce.models.protocol import Model
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model that was read from a foreign format, in evaluation mode, and its tokenizer."""
+
+    model: Model
+    tokenizer: TokenizerPair | None
+    notes: tuple[str, ...] = ()  # what the user should know, one line each
+
+
+@dataclass(frozen=True)
+class Format:
+    """A foreign format: how it is recognised, and how it is read."""
+
+    name: str  # of --format
+    description: str  # what the user would call it
+    recognises: Callable[[Path], bool]  # a file or folder; must not raise, and must be fast
+    read: Callable[[Path], Imported]
