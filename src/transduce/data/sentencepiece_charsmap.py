@@ -7,6 +7,7 @@ end in a zero byte. SentencePiece replaces the longest key at each position.
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 _MAX_MAP = 4_000_000  # bytes; those of SentencePiece have 240,000
 _MAX_KEYS = 1_000_000
@@ -33,6 +34,7 @@ class CharacterMap:
         self._bases, self._by_byte = _transitions(self._units)
         self._edges: dict[int, Edges] = {}
         self._counts: dict[int, int] = {}
+        self._values: dict[int, str | None] = {}
         if self._count(self.root, 0) > _MAX_KEYS:
             raise ValueError("its character map is damaged: too many keys")
 
@@ -48,6 +50,11 @@ class CharacterMap:
 
     def value(self, state: int) -> str | None:
         """Return what replaces the key that ends in this state; ``None`` if none ends there."""
+        if state not in self._values:
+            self._values[state] = self._read_value(state)
+        return self._values[state]
+
+    def _read_value(self, state: int) -> str | None:
         if not self._units[state] >> 8 & 1:
             return None
         base = int(self._bases[state])
@@ -59,19 +66,16 @@ class CharacterMap:
 
     def rules(self) -> dict[str, str]:
         """Return all keys and what replaces them."""
-        states = {state: self.value(state) for state in self._counts}
-        endings: dict[int, list[tuple[str, int]]] = {}
-        keys = self._endings(self.root, endings)
-        return {key: value for key, state in keys if (value := states[state]) is not None}
+        return dict(self._endings(self.root, {}))
 
-    def _endings(self, state: int, known: dict[int, list[tuple[str, int]]]) -> list[tuple[str, int]]:
-        """Return what can follow a state up to the end of a key, and the states at these ends."""
+    def _endings(self, state: int, known: dict[int, list[tuple[str, str]]]) -> list[tuple[str, str]]:
+        """Return what can follow a state up to the end of a key, and the replacements."""
         if state not in known:
-            found = []
+            found: list[tuple[str, str]] = []
             for character, after in self.edges(state).items():
-                if self.value(after) is not None:
-                    found.append((character, after))
-                found += [(character + ending, last) for ending, last in self._endings(after, known)]
+                if (value := self.value(after)) is not None:
+                    found.append((character, value))
+                found += [(character + ending, value) for ending, value in self._endings(after, known)]
             known[state] = found
         return known[state]
 
@@ -99,7 +103,9 @@ def _length(first: int) -> int:
     return 1 if first < 0xC0 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4
 
 
-def _transitions(units: "np.ndarray") -> tuple["np.ndarray", dict[int, list[tuple[int, int]]]]:  # type: ignore[type-arg]
+def _transitions(
+    units: npt.NDArray[np.uint32],
+) -> tuple[npt.NDArray[np.int64], dict[int, list[tuple[int, int]]]]:
     """Return the base of each unit, and for each unit the bytes that can follow and the units after them."""
     wide = units.astype(np.int64)
     bases = np.arange(len(units)) ^ ((wide >> 10) << ((wide & 0x200) >> 6))

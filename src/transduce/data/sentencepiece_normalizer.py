@@ -3,8 +3,9 @@
 The library's `Precompiled` step alone differs from SentencePiece wherever several code points make one
 grapheme: it looks up the shortest key, drops the rest, and never finds keys of six bytes and more. So that
 it sees single code points only, marks are put between them. Keys of several code points (base letters and
-combining marks, parts of Hangul syllables) stay together between marks: all their replacements are what the
-single code points' replacements compose to (NFC), which is checked for every key when a map is read.
+combining marks, parts of Hangul syllables) stay together between marks: their replacements are what the
+single code points' replacements compose to (NFC). This is checked for every key when a map is read; the few
+for which it is not so (new scripts, some capitals with case folding) have steps of their own.
 """
 
 import unicodedata
@@ -27,8 +28,8 @@ _INERT_RANGES = (
 )  # fmt: skip
 _INERT = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in _INERT_RANGES)
 _ANY = "(?m:.)"
-_FIRST_PRIVATE = 0xF0000
-_PRIVATE = 0xFFFD  # code points from there on that have no meaning
+_FIRST_FOR_SYMBOLS, _FIRST_FOR_KEYS, _PRIVATE = 0xF0000, 0x100000, 0xFFFD  # planes for private use
+_MAX_EXCEPTIONS = 2000
 # Where the characters are that have a canonical decomposition and do not come back in NFC.
 _CHANGED_BY_NFC = (range(0x80, 0x10000), range(0x1D100, 0x1D200), range(0x2F800, 0x2FA20))
 
@@ -76,7 +77,7 @@ def _changed_symbols(steps: Sequence[normalizers.Normalizer], symbols: Sequence[
         raise ValueError("it has too many user-defined symbols")
     # As long as the symbol, so that no step can make texts longer.
     ordered = sorted(changed, key=len, reverse=True)
-    return {text: chr(_FIRST_PRIVATE + number) * len(text) for number, text in enumerate(ordered)}
+    return {text: chr(_FIRST_FOR_SYMBOLS + number) * len(text) for number, text in enumerate(ordered)}
 
 
 def _replaced(changed: dict[str, str]) -> list[normalizers.Normalizer]:
@@ -93,7 +94,9 @@ def _restored(changed: dict[str, str], escape: bool) -> list[normalizers.Normali
 def _map_steps(data: bytes, symbols: Sequence[str]) -> list[normalizers.Normalizer]:
     """Return the steps that replace characters."""
     characters = CharacterMap(data)
-    sequences = _check_rules(characters.rules())
+    rules = characters.rules()
+    sequences = any(len(key) > 1 for key in rules)
+    exceptions = _exceptions(rules)
     alternatives = [any_of(symbols)] if symbols else []
     if sequences:
         alternatives.append(_sequences(characters))
@@ -104,27 +107,46 @@ def _map_steps(data: bytes, symbols: Sequence[str]) -> list[normalizers.Normaliz
         return [apart, single, together]
     within = Regex(rf"(?<=[^{_MARKS}])(?=[^{_INERT}{_MARKS}])")
     inner = normalizers.Replace(within, _INNER_MARK), normalizers.Replace(_INNER_MARK, "")
-    return [apart, inner[0], single, inner[1], normalizers.NFC(), together]
+    values = sorted(set(exceptions.values()))
+    # As many characters as the replacement has, so that no step can make texts much longer.
+    private = {value: chr(_FIRST_FOR_KEYS + number) * len(value) for number, value in enumerate(values)}
+    replaced = [normalizers.Replace(key + _MARK, private[value]) for key, value in exceptions.items()]
+    restored = [normalizers.Replace(private[value], value) for value in values]
+    return [apart, *replaced, inner[0], single, inner[1], normalizers.NFC(), together, *restored]
 
 
-def _check_rules(rules: dict[str, str]) -> bool:
-    """Return whether some keys have several characters; raise a `ValueError` if the steps cannot do them."""
-    if "" in rules or any("  " in value for value in set(rules.values())):
+def _exceptions(rules: dict[str, str]) -> dict[str, str]:
+    """Return the keys of several characters whose replacement is not composed of single replacements.
+
+    Longer ones come first. Raises a `ValueError` if the steps cannot do some key.
+    """
+    if any("  " in value for value in set(rules.values())):
         raise ValueError("its character map replaces a text by two spaces, which is not supported")
     single = {ord(key): value for key, value in rules.items() if len(key) == 1}
     if not single.keys().isdisjoint(map(ord, _MARK + _INNER_MARK)):
-        raise ValueError("its character map replaces noncharacters, which is not supported")
-    keys = [key for key in rules if len(key) > 1]
-    if not keys:
-        return False
-    changed = [chr(code) for codes in _CHANGED_BY_NFC for code in codes if not 0xD800 <= code < 0xE000]
-    keys += [key for key in changed if not unicodedata.is_normalized("NFC", key)] + [chr(c) for c in single]
-    wanted = [rules.get(key, key) for key in keys]
-    found = unicodedata.normalize("NFC", "\0".join(keys).translate(single)).split("\0")
-    for key, value, composed in zip(keys, wanted, found, strict=True):
-        if value != composed or any(_is_inert(character) for character in key[1:]):
-            raise ValueError(f"its character map replaces {key!r} by {value!r}, which is not supported")
-    return True
+        raise ValueError("its character map replaces characters that are not assigned")
+    if len(single) == len(rules):
+        return {}
+    codes = (code for codes in _CHANGED_BY_NFC for code in codes if not 0xD800 <= code < 0xE000)
+    changed = [chr(code) for code in codes if not unicodedata.is_normalized("NFC", chr(code))]
+    keys = [*rules, *(key for key in changed if key not in rules)]
+    text = "\0".join(keys).translate(single)
+    found = normalizers.NFC().normalize_str(text).split("\0")  # not Python's, which may know other characters
+    wrong = [key for key, composed in zip(keys, found, strict=True) if rules.get(key, key) != composed]
+    inner = _any_inert(key[1:] for key in rules)
+    # Also keys that end like one of these, which would be taken for it.
+    endings = tuple(key for key in wrong if not _is_inert(key[0]))
+    wrong += [key for key in rules if key.endswith(endings) and key not in endings] if endings else []
+    if inner or any(len(key) == 1 or len(rules[key]) > len(key) + 2 for key in wrong):
+        raise ValueError("its character map has rules that are not supported")
+    if len(wrong) > _MAX_EXCEPTIONS or "" in map(rules.get, wrong):
+        raise ValueError("its character map has too many rules that are not Unicode's")
+    return {key: rules[key] for key in sorted(set(wrong), key=lambda key: (-len(key), key))}
+
+
+def _any_inert(endings: Iterable[str]) -> bool:
+    """Return whether one of these texts has a character that is not kept apart by marks."""
+    return any(map(_is_inert, set("".join(endings))))
 
 
 def _is_inert(character: str) -> bool:
