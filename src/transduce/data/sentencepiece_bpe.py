@@ -20,7 +20,9 @@ def merges_of(model: SentencePieceModel) -> list[tuple[str, str]]:
     scores = {piece.text: piece.score for piece in model.pieces if piece.type == PieceType.NORMAL}
     # A single character that is no piece can still be merged, which the library cannot do.
     unknown = set("".join(scores)) - scores.keys()
-    if unknown and any(unknown & set(part) for text in scores for part in _parts(text, scores.keys() | unknown)):
+    if unknown and any(
+        unknown & set(part) for text in scores for part in _parts(text, scores.keys() | unknown)
+    ):
         raise ValueError("it merges characters that are no pieces themselves, which is not supported")
     by_score: dict[float, list[tuple[str, str]]] = defaultdict(list)
     for text, score in scores.items():

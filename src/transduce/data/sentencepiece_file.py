@@ -133,7 +133,7 @@ def _piece(data: bytes) -> Piece:
                 score = value
             case 3, int():
                 kind = value
-            case (1 | 2 | 3), _:
+            case ((1 | 2 | 3), _):
                 raise ValueError("a field of a piece has the wrong type")
     return Piece(text, score, PieceType(kind))
 

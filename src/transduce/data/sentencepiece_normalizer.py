@@ -195,6 +195,10 @@ def _class(characters: Iterable[str]) -> str:
     """Return a regular expression that matches one of these characters."""
     codes = sorted(map(ord, characters))
     begins = [code for index, code in enumerate(codes) if not index or codes[index - 1] != code - 1]
-    ends = [code for index, code in enumerate(codes) if index + 1 == len(codes) or codes[index + 1] != code + 1]
-    ranges = (rf"\x{{{a:x}}}" + (rf"-\x{{{b:x}}}" if b > a else "") for a, b in zip(begins, ends, strict=True))
+    ends = [
+        code for index, code in enumerate(codes) if index + 1 == len(codes) or codes[index + 1] != code + 1
+    ]
+    ranges = (
+        rf"\x{{{a:x}}}" + (rf"-\x{{{b:x}}}" if b > a else "") for a, b in zip(begins, ends, strict=True)
+    )
     return f"[{''.join(ranges)}]"
