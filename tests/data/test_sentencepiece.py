@@ -84,7 +84,17 @@ FRAGMENTS = [
         "½",
         "～",
     ),
-    *("\U000105d2\u0307", "\u0958", "\u037e", "\u0600" + "1", "\u2065", "\ufff0", "\ufff1", "\u2065\ufff0"),
+    *(
+        "\U000105d2\u0307",
+        "\u0958",
+        "\u037e",
+        "\u0600" + "1",
+        "\u2065",
+        "\ufff0",
+        "\ufff1",
+        "\u2065\ufff0",
+        "\U00100000",
+    ),
 ]
 TEXTS = st.lists(
     st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=4), st.text("abcdehinorst .,", max_size=6)),
@@ -105,7 +115,7 @@ def trained(name: str) -> bytes:
 
 @cache
 def pair(data: bytes) -> SimpleNamespace:
-    """Return our tokenizer of a model, that of the package, and whether equal scores may be resolved freely."""
+    """Return our tokenizer of a model, that of the package, and the contents of the file."""
     import tempfile
 
     with tempfile.NamedTemporaryFile(suffix=".model") as file:
@@ -277,6 +287,7 @@ HOSTILE = {
     "special of one character": UNK + piece("a") + piece("b", 0, 3),
     "tie": UNK + BPE + b"".join(map(piece, ("a", "b", "c", "ab", "bc"))),
     "unknown part": UNK + BPE + piece("a") + piece("ab", -1),
+    "unused unigram": UNK + piece("ab") + piece("bc") + piece("abc", 0, 5),
     "unused": UNK + BPE + piece("a") + piece("ab", -1, 5),
 }
 

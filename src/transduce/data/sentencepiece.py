@@ -9,7 +9,7 @@ Known differences, all others are errors of ours:
 - Decoding: in a run of byte pieces that is not valid UTF-8, every byte becomes U+FFFD; SentencePiece keeps
   the characters in it that are valid.
 - A text that contains private-use characters from U+F0000 on, if the model has user-defined symbols that
-  its normalization would change.
+  its normalization would change; decoding a text that contains U+FDD0 U+FDD1, which are noncharacters.
 
 Models that cut at words, that put spaces behind words, or that change the text after decoding are refused.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from transduce.data.sentencepiece_bpe import merges_of, cuts_of_unreachable_pieces
+from transduce.data.sentencepiece_bpe import cuts_of_unreachable_pieces, merges_of
 from transduce.data.sentencepiece_file import ModelType, PieceType, SentencePieceModel, read_model
 from transduce.data.sentencepiece_normalizer import SPACE, any_of, literal, sentencepiece_normalizer
 from transduce.data.tokenizer_guard import guarded
@@ -64,10 +64,12 @@ def _unigram(model: SentencePieceModel) -> Tokenizer:
     lowest, highest = min(scores), max(_SMALLEST_FLOAT, *scores)
     vocabulary = []
     for text, score, kind in model.pieces:
-        if kind == PieceType.USER_DEFINED:  # preferred to everything else
-            score = len(text.encode()) * highest - _SYMBOL_PENALTY
-        # Special pieces must not lower the score of unknown characters, which follows from the lowest.
-        vocabulary.append((text, score if kind in {PieceType.NORMAL, PieceType.USER_DEFINED} else lowest))
+        if kind == PieceType.NORMAL:
+            vocabulary.append((text, score))
+        elif kind == PieceType.USER_DEFINED:  # preferred to everything else
+            vocabulary.append((text, len(text.encode()) * highest - _SYMBOL_PENALTY))
+        else:  # must not lower the score of unknown characters, which follows from the lowest
+            vocabulary.append((text, lowest))
     fallback = model.trainer.byte_fallback
     tokenizer = Tokenizer(models.Unigram(vocabulary, model.unknown, byte_fallback=fallback))
     # The library would find special pieces in a text; so the text is cut where one is spelled out.
@@ -81,20 +83,22 @@ def _cuts(model: SentencePieceModel) -> str:
     joined, single = "\0".join(ordinary), {text for text in ordinary if len(text) == 1}
     is_known = single.__contains__ if not model.trainer.byte_fallback else bool
 
-    def cut(text: str, places: int) -> int:
-        """Return the best place: crossed by few pieces, and not between unknown characters."""
-        pairs = [text[at : at + 2] for at in range(places)]
+    def cut(text: str) -> tuple[int, bool]:
+        """Return the best place (crossed by few pieces, not between unknowns) and whether it is perfect."""
+        pairs = [text[at : at + 2] for at in range(len(text) - 1)]
         costs = [(joined.count(pair), not any(map(is_known, pair))) for pair in pairs]
-        return 1 + min(range(places), key=costs.__getitem__)
+        return 1 + costs.index(min(costs)), min(costs) == (0, False)
 
     expressions = []
-    for text in model.texts(PieceType.CONTROL, PieceType.UNKNOWN, PieceType.UNUSED):
-        if len(text) == 1:
-            raise ValueError(f"it has the special piece {text!r} of one character, which is not supported")
-        at = cut(text, len(text) - 1)
+    for text, _, kind in model.pieces:
+        if kind in {PieceType.NORMAL, PieceType.USER_DEFINED, PieceType.BYTE}:
+            continue
+        at, is_perfect = cut(text) if len(text) > 1 else (0, False)
+        if not at or (kind == PieceType.UNUSED and not is_perfect):
+            raise ValueError(f"it has the {kind.name.lower()} piece {text!r}, which is not supported")
         expressions.append(f"(?<={literal(text[:at])})(?={literal(text[at:])})")
     if model.trainer.byte_fallback:
-        at = cut("<0x", 2)
+        at, _ = cut("<0x")
         expressions.append(f"(?<={'<0x'[:at]})(?={'<0x'[at:]}[0-9A-F]{{2}}>)")
     return "|".join(expressions)
 
@@ -140,8 +144,6 @@ def _decoder(model: SentencePieceModel) -> decoders.Decoder:
     ]
     if controls := model.texts(PieceType.CONTROL):
         steps.append(decoders.Replace(Regex(rf"\A(?:{any_of(controls)})\z"), ""))
-    if model.trainer.byte_fallback:
-        steps.append(decoders.ByteFallback())
     leading: Sequence[str] = ()
     if spec.remove_extra_whitespaces:
         leading = (rf"\A(?:{literal(_LEADING)})+",)
@@ -149,7 +151,10 @@ def _decoder(model: SentencePieceModel) -> decoders.Decoder:
         leading = (rf"\A{literal(_LEADING)}",)
     if leading:
         steps.append(decoders.Replace(Regex(rf"\A{literal(SPACE)}"), _LEADING))
-    steps += [decoders.Replace(SPACE, " "), decoders.Fuse()]
+    steps.append(decoders.Replace(SPACE, " "))
+    if model.trainer.byte_fallback:
+        steps.append(decoders.ByteFallback())
+    steps.append(decoders.Fuse())
     for expression in leading:
         steps += [decoders.Replace(Regex(expression), ""), decoders.Replace(_LEADING, " ")]
     return decoders.Sequence(steps)

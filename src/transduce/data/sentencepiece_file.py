@@ -204,6 +204,8 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | float | bytes]]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """Return the number of variable length at this position, and the position after it."""
+    if at < len(data) and data[at] < 0x80:  # most are that short
+        return data[at], at + 1
     value = 0
     for index, byte in enumerate(data[at : at + 10]):
         value |= (byte & 0x7F) << 7 * index

@@ -21,7 +21,7 @@ SPACE = "\u2581"
 # not `_INERT` gets a mark behind it, so that even a text that contains marks keeps them.
 _MARK, _INNER_MARK = "\u2065\ufff0", "\u2065\ufff1"
 _MARKS = r"\x{2065}\x{fff0}\x{fff1}"
-# Characters that neither join a grapheme with their like nor compose with it (Latin, Greek, Cyrillic, kana, Han).
+# Characters that neither join a grapheme with their like nor compose with it: Latin, Greek, kana, Han ...
 _INERT_RANGES = (
     (0x00, 0x0C), (0x0E, 0x2FF), (0x370, 0x482), (0x48A, 0x556), (0x2010, 0x2027), (0x3001, 0x3029),
     (0x3041, 0x3096), (0x30A0, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xFF01, 0xFF9D),
@@ -59,8 +59,9 @@ def sentencepiece_normalizer(spec: NormalizerSpec, symbols: Sequence[str]) -> no
     else:
         # SentencePiece adds it also if nothing else is left of the text.
         steps, prefix = [*prefix, *steps], []
-    steps += [normalizers.Replace(" ", SPACE)] * spec.escape_whitespaces + prefix
-    steps += _restored(changed, spec.escape_whitespaces)
+    if spec.escape_whitespaces:
+        steps.append(normalizers.Replace(" ", SPACE))
+    steps += [*prefix, *_restored(changed, spec.escape_whitespaces)]
     if spec.remove_extra_whitespaces:
         space = SPACE if spec.escape_whitespaces else " "
         steps.append(normalizers.Replace(Regex(literal(space) + r"+\z"), ""))
@@ -108,11 +109,15 @@ def _map_steps(data: bytes, symbols: Sequence[str]) -> list[normalizers.Normaliz
     within = Regex(rf"(?<=[^{_MARKS}])(?=[^{_INERT}{_MARKS}])")
     inner = normalizers.Replace(within, _INNER_MARK), normalizers.Replace(_INNER_MARK, "")
     values = sorted(set(exceptions.values()))
-    # As many characters as the replacement has, so that no step can make texts much longer.
-    private = {value: chr(_FIRST_FOR_KEYS + number) * len(value) for number, value in enumerate(values)}
+    # No text has the first character of a mark without the second, or another mark behind it. As long as the
+    # replacement, so that no step can make texts longer.
+    private = {
+        value: _MARK[0] + chr(_FIRST_FOR_KEYS + number) * max(1, len(value) - 1)
+        for number, value in enumerate(values)
+    }
     replaced = [normalizers.Replace(key + _MARK, private[value]) for key, value in exceptions.items()]
     restored = [normalizers.Replace(private[value], value) for value in values]
-    return [apart, *replaced, inner[0], single, inner[1], normalizers.NFC(), together, *restored]
+    return [apart, *replaced, inner[0], single, inner[1], normalizers.NFC(), *restored, together]
 
 
 def _exceptions(rules: dict[str, str]) -> dict[str, str]:
