@@ -21,6 +21,7 @@ from transduce.data.bpe_dropout import BpeDropout
 from transduce.data.factors import NONE, FactorVocabulary, load_factors, save_factors
 from transduce.data.normalization import Normalization, form_of, normalize_text
 from transduce.data.rows import Rows
+from transduce.data.subword_nmt import known_tokens
 from transduce.data.tokenizer_guard import check_character_maps, check_growth, guarded, is_known
 from transduce.data.wordpiece import MAX_TOKENS, wordpiece_from_text
 from transduce.data.words import WordCache
@@ -64,7 +65,9 @@ class SideTokenizer:
         backend.encode_special_tokens = self.native or plain
         backend.no_padding()
         backend.no_truncation()
-        self.size = self._checked_size()
+        self._known = known_tokens(backend)
+        size = self._checked_size()
+        self.size = size if self._known is None else self._known.size
         self._words = (
             WordCache(self._encode_normalized, self._begins_word()) if self._is_word_by_word() else None
         )
@@ -170,7 +173,10 @@ class SideTokenizer:
 
     def _encode_normalized(self, texts: list[str]) -> Rows:
         batches = (texts[begin : begin + _BATCH] for begin in range(0, len(texts), _BATCH))
-        return Rows.of(encoding.ids for batch in batches for encoding in self._encode_batch(batch))
+        rows = Rows.of(encoding.ids for batch in batches for encoding in self._encode_batch(batch))
+        if self._known is not None:
+            rows.ids[rows.ids >= self._known.size] = self._known.unknown
+        return rows
 
     def _encode_batch(self, texts: list[str]) -> list[Encoding]:
         with guarded(self._name, "fails to encode a text", muted=self._muted):

@@ -1,4 +1,4 @@
-"""Models of Sockeye 3: a folder with ``config``, ``params.best``, ``vocab.src.0.json`` and ``vocab.trg.0.json``.
+"""Models of Sockeye 3: a folder with ``config``, ``params.best``, ``vocab.src.0.json``, ``vocab.trg.0.json``.
 
 ``config`` is YAML with tags (``!ModelConfig``, ``!TransformerConfig``, …). ``params.best`` is a pickled state
 dict, also with tied tensors and position tables. Keys and values are stored **interleaved by head**: the rows
