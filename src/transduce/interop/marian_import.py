@@ -209,9 +209,9 @@ def _layer(config: TransformerConfig, stack: str, number: int) -> Iterator[Row]:
     their, our = f"{stack}_l{number + 1}", f"{stack}.layers.{number}"
     suffix = "_pre" if config.norm == "pre" else ""
     if stack == "decoder" and config.decoder == "ssru":
-        yield Row([f"{their}_rnn_W"], [f"{our}.self_attention.candidate.weight"])
-        yield Row([f"{their}_rnn_Wf"], [f"{our}.self_attention.forget.weight"])
-        yield Row([f"{their}_rnn_bf"], [f"{our}.self_attention.forget.bias"])
+        matrices = [f"{their}_rnn_Wf", f"{their}_rnn_W"]
+        yield Row(matrices, [f"{our}.self_attention.forget_candidate.weight"])
+        yield Row([f"{their}_rnn_bf"], [f"{our}.self_attention.forget_bias"])
         yield from _norm(f"{their}_rnn_ffn", f"{our}.around_self_attention.norm", suffix)
     else:
         yield from _attention(f"{their}_self", f"{our}.self_attention", ["query_key_value"], [[*_ATTENTION]])
