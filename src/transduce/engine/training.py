@@ -16,6 +16,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from transduce.engine.native import Engine, check, engine, required_library
 from transduce.engine.packed_linear import MULTIPLE
 from transduce.engine.structures import DropoutStruct, FullAttentionStruct, NormStruct, ResidualStruct
+from transduce.nn.adapter import LowRankLinear
 from transduce.nn.dropout import Dropout
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.multi_head_attention import MultiHeadAttention
@@ -36,8 +37,14 @@ def accelerate(model: nn.Module) -> None:
             module.fused = FusedResidual(used)
         elif isinstance(module, MultiHeadAttention) and not (module.d_k % MULTIPLE or module.d_v % MULTIPLE):
             module.fused = FusedAttention(used)
-        elif isinstance(module, FeedForward) and module.outer.in_features % MULTIPLE == 0:
+        elif isinstance(module, FeedForward) and _has_plain_layers(module):
             module.fused = FusedFeedForward(used)
+
+
+def _has_plain_layers(module: FeedForward) -> bool:
+    """Return whether the engine can compute with the weights; those of adapted layers are only a part."""
+    layers = module.inner, module.outer
+    return module.outer.in_features % MULTIPLE == 0 and not any(isinstance(x, LowRankLinear) for x in layers)
 
 
 @cache
