@@ -54,10 +54,10 @@ class TrainingConfig(Settings):
     freeze: list[str] = Field(
         default_factory=list, description='Parts of the model that are not trained, such as "encoder".'
     )
-    adapter_rank: Id = Field(
-        default=0,
-        description="With a model to start from, rank of low-rank additions (LoRA) that are trained instead "
-        "of its weights; 0 trains the weights.",
+    adapter_rank: Count | None = Field(
+        default=None,
+        description="Rank of low-rank additions (LoRA) that are trained instead of the weights of the model "
+        "to start from; if unset, the weights are trained.",
     )
     adapter_alpha: Positive = Field(
         default=16.0, description="Scale of the low-rank additions, which are multiplied by alpha / rank."

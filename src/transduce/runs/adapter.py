@@ -16,8 +16,8 @@ START = "start"  # the folder of the model, or of the adapter, that training sta
 def check_adapter(choices: UserChoices) -> None:
     """Raise a `ConfigError` if an adapter was chosen that cannot be trained."""
     chosen = choices.training()
-    rank = chosen.get("adapter_rank", 0)
-    if not rank:
+    rank = chosen.get("adapter_rank")
+    if rank is None:
         if "adapter_alpha" in chosen:
             raise ConfigError(
                 "training.adapter_alpha has no effect without an adapter", "choose its rank: --adapter 8"
@@ -45,7 +45,7 @@ def check_adapter(choices: UserChoices) -> None:
 
 
 def create_start(
-    folder: Path, config: RunConfig, vocabulary: Vocabulary | None, from_model: Path, command: str
+    folder: Path, config: RunConfig, vocabulary: Vocabulary | None, from_model: Path, rank: int, command: str
 ) -> tuple[Model, artifact.AdapterHeader]:
     """Write a new adapter of a model to ``start/``, because a resumed run starts from it, too."""
     header = artifact.read_header(from_model)
@@ -54,13 +54,8 @@ def create_start(
             f"transduce {command} adds new parts to the model in {from_model}: an adapter cannot hold them",
             "leave the adapter out",
         )
-    training = config.training
     adapter = artifact.create_adapter(
-        from_model,
-        folder / START,
-        rank=training.adapter_rank,
-        alpha=training.adapter_alpha,
-        seed=training.seed,
+        from_model, folder / START, rank=rank, alpha=config.training.adapter_alpha, seed=config.training.seed
     )
     return artifact.load_adapted(folder / START, config=config.model), adapter
 
@@ -76,6 +71,8 @@ def open_start(
     """Return the model that the run in ``folder`` starts from, and its adapter if it trains one."""
     start = folder / START
     adapter = artifact.read_adapter_header(start) if artifact.is_adapter(start) else None
+    if config.training.adapter_rank and not start.exists():
+        raise TrainingError(f"{start} is missing", "restore the folder, or start a new run in another folder")
     _require_same_adapter(folder, config.training, adapter)
     if adapter:
         return artifact.load_adapted(start, config=config.model), adapter
@@ -88,7 +85,7 @@ def _require_same_adapter(
     folder: Path, training: TrainingConfig, adapter: artifact.AdapterHeader | None
 ) -> None:
     """Refuse edits of run.toml that the prepared adapter does not fit."""
-    found: dict[str, float] = {"adapter_rank": adapter.rank if adapter else 0}
+    found: dict[str, float | None] = {"adapter_rank": adapter.rank if adapter else None}
     if adapter:
         found["adapter_alpha"] = adapter.alpha
     for key, value in found.items():

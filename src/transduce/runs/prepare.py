@@ -115,8 +115,8 @@ def _new_model(
     returned with the adapted model.
     """
     vocabulary = tokenizer.vocabulary if tokenizer else None
-    if from_model and config.training.adapter_rank:
-        return create_start(folder, config, vocabulary, from_model, command)
+    if from_model and (rank := config.training.adapter_rank):
+        return create_start(folder, config, vocabulary, from_model, rank, command)
     model = build(config.model, vocabulary, seed=config.training.seed)
     if from_model is None:
         return model, None
