@@ -60,6 +60,7 @@ def train(
     preset: str | None = None,
     family: str | None = None,
     from_model: File | None = None,
+    adapter: int | None = None,
     steps: int | None = None,
     epochs: float | None = None,
     minutes: float | None = None,
@@ -98,8 +99,10 @@ def train(
     ``separate`` trains one per side. ``normalize`` is the Unicode normalization of all text: "nfc", "nfd",
     "nfkc" or "none". Pairs longer than ``max_length`` tokens are left out. The text is checked for problems
     unless ``check`` is false; ``strict`` refuses text with problems. ``validation_metric`` decides which
-    model is the best: "loss" (default), "bleu" or "chrf" of validation sentences translated greedily. See
-    `transduce.runs.train` for the other options.
+    model is the best: "loss" (default), "bleu" or "chrf" of validation sentences translated greedily.
+    ``adapter`` is the rank of low-rank additions (LoRA) that are trained instead of the weights of
+    ``from_model``; the model folders of the run hold them alone. See `transduce.runs.train` for the other
+    options.
     """
     given = ignored_by_resume(train, locals())
     with joined_session(
@@ -133,6 +136,7 @@ def train(
                 preset=preset,
                 family=family,
                 from_model=from_model,
+                adapter=adapter,
                 steps=steps,
                 epochs=epochs,
                 minutes=minutes,
