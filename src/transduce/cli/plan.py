@@ -5,9 +5,9 @@ from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def plan(
-    source: o.Source = None,
+    source: o.WeightedSource = None,
     target: o.Target = None,
-    pairs: o.Pairs = None,
+    pairs: o.WeightedPairs = None,
     valid_source: o.ValidSource = None,
     valid_target: o.ValidTarget = None,
     valid_pairs: o.ValidPairs = None,

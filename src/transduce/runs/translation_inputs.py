@@ -66,7 +66,7 @@ class TranslationInputs:
     def train(self) -> Corpus:
         """The training corpus."""
         files = paths_of(self.source), paths_of(self.target), paths_of(self.pairs)
-        corpus = Corpus.of(*files, "training", paths_of(self.source_factors))
+        corpus = Corpus.of(*files, "training", paths_of(self.source_factors), weighted=True)
         if corpus is None:
             raise DataError(
                 "no training files were given", "use --source FILE --target FILE, or --pairs FILE"
@@ -220,7 +220,8 @@ class TranslationInputs:
 
     def summary(self, train: Pairs, valid: Pairs, tokenizer: TokenizerPair | None) -> str:
         """Return the numbers of pairs and the size of the vocabulary."""
-        pairs = f"{len(train):,} training pairs, {len(valid):,} validation pairs"
+        weights = f" ({train.mixture} per epoch)" if train.mixture else ""
+        pairs = f"{len(train):,} training pairs{weights}, {len(valid):,} validation pairs"
         if tokenizer is None:
             return pairs
         sizes = tokenizer.vocabulary
