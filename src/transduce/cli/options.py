@@ -207,6 +207,14 @@ Separate = Annotated[
         rich_help_panel=TOKENIZER,
     ),
 ]
+ExtendVocabulary = Annotated[
+    bool,
+    Option(
+        "--extend-vocabulary",
+        help="With --from: add tokens for characters of the training text that the model does not know.",
+        rich_help_panel=TOKENIZER,
+    ),
+]
 Normalize = Annotated[
     Literal["nfc", "nfd", "nfkc", "none"],
     Option(
