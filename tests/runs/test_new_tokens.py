@@ -102,7 +102,7 @@ def test_all_other_weights_are_those_of_the_model(place, tmp_path):
     new = start.output.weight[size:]
     assert len(new.unique(dim=0)) == 3
     mean, spread = old.output.weight.mean(0), old.output.weight.std(0)
-    assert ((new - mean).abs() < spread).all()
+    assert ((new - mean).abs() < 2.5 * spread).all()
 
 
 def test_a_model_learns_new_characters_and_keeps_the_old_ones(place, tmp_path):

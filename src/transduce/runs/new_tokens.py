@@ -13,7 +13,12 @@ from transduce.data.tokenizer import TokenizerPair
 from transduce.data.vocabulary_extension import SymbolTable, UnknownSymbols, extend_vocabulary
 from transduce.terminal import print_line
 
-NOISE = 0.1  # standard deviation of a new embedding, relative to that of the known ones
+# Standard deviation of new embeddings, relative to that of the known ones. Without noise, new tokens hardly
+# become different from each other; with as much as the known ones have, they disturb these at first. Measured
+# on words to reverse, with 16 known and 8 new letters: the loss on new words after 400 steps is 0.71 with no
+# noise, 0.33 with 0.1, 0.13 with 0.5 and 0.09 with 1; on old words before the first step, it is 0.14, 0.14,
+# 0.15 and 0.28.
+NOISE = 0.5
 
 
 def adapt_tokenizer(
@@ -70,8 +75,8 @@ def copy_weights(
 ) -> None:
     """Copy all weights of ``known`` whose shapes agree; where the vocabulary has grown, add rows.
 
-    A new row is the mean of all known ones, so that the new token is neither likely nor unlikely, and some
-    noise, by which new tokens differ from each other.
+    A new row is the mean of all known ones, so that the new token is neither likely nor unlikely, with noise,
+    by which new tokens differ from each other.
     """
     generator = torch.Generator().manual_seed(seed)
     weights = dict(known.named_parameters())
