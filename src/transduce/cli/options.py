@@ -211,7 +211,8 @@ ExtendVocabulary = Annotated[
     bool,
     Option(
         "--extend-vocabulary",
-        help="With --from: add tokens for characters of the training text that the model does not know.",
+        help="Add tokens for characters of the training text that the model does not know, and learn them: "
+        "--from MODEL --extend-vocabulary.",
         rich_help_panel=TOKENIZER,
     ),
 ]
