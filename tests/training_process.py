@@ -62,11 +62,16 @@ ADAPTER = RunConfig(
 )
 
 
-def train(folder: Path, moment: int | None = None, number: int = signal.SIGKILL) -> None:
-    """Train, or resume; at a ``moment``, which is an optimizer step or a call that writes, get a signal."""
+def train(
+    folder: Path, moment: int | None = None, number: int = signal.SIGKILL, *, weighted: bool = False
+) -> None:
+    """Train, or resume; at a ``moment``, which is an optimizer step or a call that writes, get a signal.
+
+    ``weighted``: see the lines of the first half of the text twice, and of the second every other time.
+    """
     if moment is not None:
         _send_signal_at(moment, number)
-    _train(folder, tokenizer="bpe", vocabulary=280, hold_out=0.1, config=CONFIG)
+    _train(folder, weighted=weighted, tokenizer="bpe", vocabulary=280, hold_out=0.1, config=CONFIG)
 
 
 def train_base(folder: Path) -> None:
@@ -81,11 +86,24 @@ def train_adapter(folder: Path, base: Path, moment: int | None = None) -> None:
     _train(folder, from_model=base, adapter=8, config=ADAPTER)
 
 
-def _train(folder: Path, **options: Any) -> None:
+def _train(folder: Path, *, weighted: bool = False, **options: Any) -> None:
     torch.set_num_threads(1)
-    files = {"source": folder / "source", "target": folder / "target"}
     with Path(os.devnull).open("w") as silence:
-        train_translation(folder / "run", **files, **options, resume=True, console=Console(file=silence))
+        train_translation(
+            folder / "run",
+            source=_halves(folder / "source", (":2", ":0.5")) if weighted else folder / "source",
+            target=_halves(folder / "target", ("", "")) if weighted else folder / "target",
+            **options,
+            resume=True,
+            console=Console(file=silence),
+        )
+
+
+def _halves(file: Path, weights: tuple[str, str]) -> list[str]:
+    lines = file.read_text().splitlines(keepends=True)
+    for name, half in (("1", lines[: len(lines) // 2]), ("2", lines[len(lines) // 2 :])):
+        file.with_suffix(f".{name}").write_text("".join(half))
+    return [f"{file}.{name}{weight}" for name, weight in zip("12", weights, strict=True)]
 
 
 def _send_signal_at(moment: int, number: int) -> None:

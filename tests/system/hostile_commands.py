@@ -92,6 +92,7 @@ _WITH_HERE: Mapping[tuple[str, str], Form] = {
 _FLAGS = ("--sample", "--separate")
 _FILES = {
     "FILE",
+    "FILE[:WEIGHT]",
     "KIND|FILE",
     "NAME|FILE",
     "PATH",
