@@ -99,7 +99,7 @@ def read_fairseq(path: Path) -> Imported:
     sizes = (model.vocabulary.source, model.vocabulary.target)
     source, target = dictionary_sides(checkpoint.parent, options, sizes)
     special = SpecialTokens(pad="<pad>", bos="</s>", eos="</s>")
-    tokenizer, more = tokenizer_of(checkpoint.parent, source, target, special)
+    tokenizer, more = tokenizer_of(checkpoint.parent, source, target, special, model.vocabulary)
     return Imported(model, tokenizer, (*notes, *more))
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from transduce.errors import ArtifactError
 from transduce.files import user_path
-from transduce.interop import fairseq, folders
+from transduce.interop import eole, fairseq, folders, opennmt
 from transduce.interop.imported import Format, Imported
 
-FORMATS: tuple[Format, ...] = (folders.FORMAT, fairseq.FORMAT)
+FORMATS: tuple[Format, ...] = (folders.FORMAT, eole.FORMAT, fairseq.FORMAT, opennmt.FORMAT)
 
 
 def read_foreign(path: str | Path, name: str | None = None) -> Imported:

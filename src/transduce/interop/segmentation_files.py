@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from transduce.config import Vocabulary
 from transduce.data.sentencepiece import read_sentencepiece
 from transduce.data.special_tokens import SpecialTokens
 from transduce.data.subword_nmt import CONTINUED, bpe_tokenizer, read_bpe_codes, word_tokenizer
@@ -43,9 +44,19 @@ class Side(NamedTuple):
 
 
 def tokenizer_of(
-    folder: Path, source: Side, target: Side, special: SpecialTokens
+    folder: Path, source: Side, target: Side, special: SpecialTokens, sizes: Vocabulary
 ) -> tuple[TokenizerPair, tuple[str, ...]]:
-    """Return the tokenizers of both sides, which are one if they are equal, and notes for the user."""
+    """Return the tokenizers of both sides, which are one if they are equal, and notes for the user.
+
+    ``sizes`` are those of the model's embeddings.
+    """
+    for side, size in ((source, sizes.source), (target, sizes.target)):
+        if len(side.tokens) != size:
+            raise ArtifactError(
+                f"the {side.words[-1]} vocabulary of {folder} has {len(side.tokens)} tokens, but the "
+                f"embedding has {size}",
+                "give the vocabularies that the model was trained with",
+            )
     found = {side.words: _find(folder, side, other) for side, other in ((source, target), (target, source))}
     first = _tokenizer(source, found[source.words], special)
     same = list(source.tokens) == list(target.tokens) and source[2:] == target[2:]
@@ -53,6 +64,14 @@ def tokenizer_of(
     second = first if same else _tokenizer(target, found[target.words], special)
     is_pieces = all(path is not None and _is_sentencepiece(path) for path in found.values())
     return TokenizerPair(first, second, special=special), () if is_pieces else (_BPE_NOTE,)
+
+
+def special_ids(tokens: Sequence[str], special: SpecialTokens, where: Path) -> tuple[int, int, int]:
+    """Return the ids of pad, bos and eos in a target vocabulary."""
+    for name in (special.pad, special.bos, special.eos):
+        if name not in tokens:
+            raise ArtifactError(f"the target vocabulary of {where} has no {name}", "give a complete model")
+    return tokens.index(special.pad), tokens.index(special.bos), tokens.index(special.eos)
 
 
 def _find(folder: Path, side: Side, other: Side) -> Path | None:

@@ -15,9 +15,11 @@ from transduce.config import TransformerConfig, Vocabulary, validate
 from transduce.errors import ArtifactError, ConfigError
 from transduce.interop.tables import Row, import_rows
 from transduce.models.transformer import Transformer
+from transduce.nn.positional import Layout, Spacing, sinusoids
 
 State = dict[str, Tensor]
 _REMEDY = "give the complete weights of a model"
+_MOST_POSITIONS = 1 << 20
 
 
 class Stack(NamedTuple):
@@ -64,6 +66,13 @@ def layer_count(state: Mapping[str, Tensor], prefix: str, stated: int) -> int:
             f"the options say {stated} layers, but there are tensors {prefix}… of {count}", _REMEDY
         )
     return count
+
+
+def share_of(shares_inputs: bool, ties_output: bool) -> str:
+    """Return our name of what is shared: input embeddings, and the target's with the output."""
+    if shares_inputs:
+        return "all" if ties_output else "inputs"
+    return "target" if ties_output else "none"
 
 
 def drop_copies(state: State, share: str, ends: Ends) -> None:
@@ -164,3 +173,29 @@ def cut_positions(state: State, names: list[str], skip: int = 0) -> tuple[int, t
     if max(lengths) == length:
         return length, ()
     return length, (f"positions were cut from {max(lengths)} to {length}, which both sides have",)
+
+
+def drop_sinusoids(
+    state: State, names: Iterable[str], *, layout: Layout = "interleaved", spacing: Spacing = "paper"
+) -> None:
+    """Remove tables of positions that are computed here; refuse those that have other values."""
+    for name in names:
+        table = state.pop(name, None)
+        if table is None:
+            continue
+        table = table.squeeze()
+        if table.dim() != 2 or len(table) > _MOST_POSITIONS or not table.is_floating_point():
+            raise ArtifactError(f"{name} is not a table of positions", _REMEDY)
+        expected = sinusoids(*table.shape, layout=layout, spacing=spacing)
+        # Far from the beginning, tables in 32 bits are rounded.
+        if not torch.allclose(table.float(), expected, rtol=0, atol=2e-3):
+            raise ArtifactError(f"{name} has other positions than the options say", _REMEDY)
+
+
+def insert_token(state: State, embedding: str, tokens: list[str], token: str, number: int) -> None:
+    """Give a vocabulary a token that it lacks, with a row of zeros: all ids from ``number`` on move up."""
+    weight = matrix(state, embedding)
+    if len(tokens) < number:
+        raise ArtifactError(f"the vocabulary has only {len(tokens)} tokens", _REMEDY)
+    tokens.insert(number, token)
+    state[embedding] = torch.cat((weight[:number], weight.new_zeros(1, weight.shape[1]), weight[number:]))
