@@ -4,10 +4,17 @@ from pathlib import Path
 
 from transduce.errors import ArtifactError
 from transduce.files import user_path
-from transduce.interop import eole, fairseq, folders, opennmt
+from transduce.interop import eole, fairseq, folders, joeynmt, opennmt, sockeye
 from transduce.interop.imported import Format, Imported
 
-FORMATS: tuple[Format, ...] = (folders.FORMAT, eole.FORMAT, fairseq.FORMAT, opennmt.FORMAT)
+FORMATS: tuple[Format, ...] = (
+    folders.FORMAT,
+    eole.FORMAT,
+    joeynmt.FORMAT,
+    sockeye.FORMAT,
+    fairseq.FORMAT,
+    opennmt.FORMAT,
+)
 
 
 def read_foreign(path: str | Path, name: str | None = None) -> Imported:

@@ -169,7 +169,7 @@ def _characters(side: Side, special: tuple[str, ...]) -> SideTokenizer:
     backend = Tokenizer(models.WordLevel(names, unk_token=side.unknown))
     lower = [normalizers.Lowercase()] if side.lowercase else []
     backend.normalizer = normalizers.Sequence([*lower, normalizers.Replace(" ", SPACE)])
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"(?s)."), "isolated")
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"(?m:.)"), "isolated")
     backend.decoder = decoders.Sequence([decoders.Fuse(), decoders.Replace(SPACE, " ")])
     backend.add_special_tokens([token for token in special if token in names])
     return SideTokenizer(backend)
