@@ -57,11 +57,11 @@ def matrix(state: Mapping[str, Tensor], name: str) -> Tensor:
     return tensor
 
 
-def layer_count(state: Mapping[str, Tensor], prefix: str, stated: int) -> int:
-    """Return how many layers there are, which must be as many as the options say."""
+def layer_count(state: Mapping[str, Tensor], prefix: str, stated: int | None = None) -> int:
+    """Return how many layers there are, which must be as many as the options say, if they do."""
     pattern = re.compile(re.escape(prefix) + r"(\d{1,6})\.")
     count = len({found[1] for found in map(pattern.match, state) if found})
-    if count != stated:
+    if stated is not None and count != stated:
         raise ArtifactError(
             f"the options say {stated} layers, but there are tensors {prefix}… of {count}", _REMEDY
         )
