@@ -11,8 +11,6 @@ from safetensors.torch import load_file, save_file
 from transduce.errors import ArtifactError
 from transduce.interop.formats import find_format, read_foreign
 
-SUPPORTED = [name for name in toolkit.VARIANTS if name not in ("gated-rms", "gated-gelu")]
-
 
 def written(folder, variant="biases"):
     toolkit.write(folder, toolkit.VARIANTS[variant])
@@ -35,18 +33,11 @@ def weighted(folder, change):
     save_file(state, path)
 
 
-@pytest.mark.parametrize("variant", SUPPORTED)
+@pytest.mark.parametrize("variant", toolkit.VARIANTS)
 def test_logits_are_those_of_eole(variant, tmp_path):
     oracle = written(tmp_path, variant)
     assert find_format(tmp_path).name == "eole"
     assert difference(read_foreign(tmp_path).model, oracle, toolkit) < 1e-4
-
-
-@pytest.mark.parametrize(("variant", "option"), [("gated-rms", "layer_norm"), ("gated-gelu", "mlp_activ")])
-def test_blocks_that_are_not_supported_are_named(variant, option, tmp_path):
-    written(tmp_path, variant)
-    with pytest.raises(ArtifactError, match=f"{option}.* not supported"):
-        read_foreign(tmp_path)
 
 
 def test_translations_are_those_of_eole(tmp_path):

@@ -9,8 +9,6 @@ from foreign.parity import TEXT, check_saved_and_greedy, difference, write_codes
 from transduce.errors import ArtifactError
 from transduce.interop.formats import find_format, read_foreign
 
-SUPPORTED = [name for name in toolkit.VARIANTS if name != "no-layer_norm"]
-
 
 def written(folder, variant="pre"):
     toolkit.write(folder, toolkit.VARIANTS[variant])
@@ -32,7 +30,7 @@ def changed(folder, change):
     torch.save(content, folder / "100.ckpt")
 
 
-@pytest.mark.parametrize("variant", SUPPORTED)
+@pytest.mark.parametrize("variant", toolkit.VARIANTS)
 def test_logits_are_those_of_joeynmt(variant, tmp_path):
     oracle = written(tmp_path, variant)
     assert find_format(tmp_path).name == "joeynmt"
@@ -42,8 +40,16 @@ def test_logits_are_those_of_joeynmt(variant, tmp_path):
 
 
 def test_norms_in_different_places_are_refused(tmp_path):
+    written(tmp_path)
+    configured(tmp_path, lambda config: config["model"]["decoder"].update(layer_norm="post"))
+    with pytest.raises(ArtifactError, match="layer_norm = 'post'"):
+        read_foreign(tmp_path)
+
+
+def test_factors_without_final_norms_are_refused(tmp_path):
     written(tmp_path, "no-layer_norm")
-    with pytest.raises(ArtifactError, match="layer_norm"):
+    configured(tmp_path, lambda config: config["model"].update(initializer="xavier_normal"))
+    with pytest.raises(ArtifactError, match="DeepNet"):
         read_foreign(tmp_path)
 
 

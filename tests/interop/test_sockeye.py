@@ -34,6 +34,13 @@ def test_logits_are_those_of_sockeye(variant, tmp_path):
     assert difference(read_foreign(tmp_path).model, oracle, toolkit) < 1e-4
 
 
+def test_a_gate_of_gelu(tmp_path):
+    toolkit.write(tmp_path, toolkit.Shape(is_gated=True, activation="gelu"))
+    write_codes(tmp_path)
+    imported = read_foreign(tmp_path)
+    assert difference(imported.model, lambda *ids: toolkit.logits(tmp_path, *ids), toolkit) < 1e-4
+
+
 @pytest.mark.parametrize("variant", REFUSED)
 def test_blocks_that_are_not_supported_are_named(variant, tmp_path):
     written(tmp_path, variant)

@@ -39,7 +39,14 @@ from transduce.models.transformer import Transformer
 
 CONFIG, VOCABULARY = "config.json", "vocab.json"
 _LARGEST = 1 << 28  # bytes of a JSON file
-_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "swish", "gated-silu": "swiglu"}
+_NORMS = {"standard": "layer", "rms": "rms"}
+_ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "silu": "swish",
+    "gated-silu": "swiglu",
+    "gated-gelu": "geglu",
+}
 _POSITIONS = {"SinusoidalInterleaved": "interleaved", "SinusoidalConcat": "halves", "Learned": "learned"}
 _ENDS = Ends("src_emb.embeddings.weight", "tgt_emb.embeddings.weight", "generator.weight")
 _QUERY, _KEY, _VALUE = "linear_query", "linear_keys", "linear_values"
@@ -148,7 +155,7 @@ def _named(config: Options, side: str) -> str | None:
 
 
 def _check(model: Options) -> None:
-    model.require(architecture="transformer", layer_norm="standard", num_kv=model.count("heads"))
+    model.require(architecture="transformer", num_kv=model.count("heads"))
     encoder, decoder = model.inside("encoder"), model.inside("decoder")
     encoder.require(encoder_type="transformer")
     decoder.require(decoder_type="transformer")
@@ -180,7 +187,7 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
     if not is_learned:
         drop_sinusoids(state, ["src_emb.pe.pe", "tgt_emb.pe.pe"], layout=layout, spacing=spacing)  # type: ignore[arg-type]
     activation = options.choice("mlp_activation_fn", _ACTIVATIONS, "relu")
-    encoder, decoder = _stacks(activation == "swiglu")
+    encoder, decoder = _stacks(activation in ("swiglu", "geglu"))
     fields = {
         "encoder_layers": layer_count(state, encoder.prefix, options.inside("encoder").count("layers")),
         "decoder_layers": layer_count(state, decoder.prefix, options.inside("decoder").count("layers")),
@@ -188,6 +195,7 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
         "d_ff": len(matrix(state, "encoder.transformer_layers.0.mlp.gate_up_proj.weight")),
         "heads": options.count("heads"),
         "activation": activation,
+        "normalization": options.choice("layer_norm", _NORMS, "standard"),
         "norm": "pre",
         "norm_epsilon": options.number("norm_eps", 1e-5),
         "positions": "learned" if is_learned else "sinusoidal",
@@ -199,7 +207,7 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
         "output_bias": bool(ends.bias),
     }
     model = built(fields, ids, state, ends, config.where)
-    rows = [*end_rows(share, ends), *stack_rows(model.config, encoder, decoder)]
+    rows = [*end_rows(share, ends), *stack_rows(model, encoder, decoder)]
     if is_learned:
         rows += [
             Row([table], [f"{side}_positions.weight"])

@@ -187,12 +187,12 @@ def _model(options: Options, state: State, where: Path) -> tuple[Any, tuple[str,
         "activation_dropout": options.number("activation_dropout", 0.0),
     }
     model = built(fields, (PAD, EOS, EOS), state, _ENDS, where)
-    rows = [*end_rows(share, _ENDS), *stack_rows(model.config, _ENCODER, _DECODER)]
+    rows = [*end_rows(share, _ENDS), *stack_rows(model, _ENCODER, _DECODER)]
     for stack, side in (("encoder", "source"), ("decoder", "target")):
         if is_learned:
             rows.append(Row([f"{stack}.embed_positions.weight"], [f"{side}_positions.weight"]))
         if model.config.embedding_norm:
-            rows += pair_rows([f"{stack}.layernorm_embedding"], f"{side}_norm")
+            rows += pair_rows(model, [f"{stack}.layernorm_embedding"], f"{side}_norm")
     fill(model, rows, state)
     return model, notes
 

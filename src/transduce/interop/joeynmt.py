@@ -154,18 +154,20 @@ def _tokens(folder: Path, options: Options, side: str) -> list[str]:
     return [line.rstrip("\r") for line in lines]
 
 
-def _norm(encoder: Options, decoder: Options, state: State) -> str:
-    """Return where the norms are; without an option, old versions had them in front and at the end."""
-    if f"{_ENCODER.final_norm}.weight" in state and not encoder.has("layer_norm"):
-        return "pre"
-    places = [options.text("layer_norm", "(unset)") for options in (encoder, decoder)]
-    if places[0] != places[1] or places[0] not in ("pre", "post"):
-        raise ArtifactError(
-            f"{encoder.where} has layer_norm = {places[0]} in the encoder and {places[1]} in the decoder, "
-            "which is not supported: unset, they are pre-norm and post-norm",
-            "give a model in which both are pre, or both are post",
-        )
-    return places[0]
+def _norms(encoder: Options, decoder: Options, state: State) -> tuple[str, str, bool]:
+    """Return where the norms of encoder and decoder are, and whether stacks end with one.
+
+    Without an option, version 1 has norms in front and at the end, and version 2 has the encoder's in front,
+    the decoder's behind, and none at the end.
+    """
+    if not encoder.has("layer_norm") and not decoder.has("layer_norm"):
+        has_final = f"{_ENCODER.final_norm}.weight" in state
+        return ("pre", "pre", True) if has_final else ("pre", "post", False)
+    places = {"pre": "pre", "post": "post"}
+    first, second = (options.choice("layer_norm", places, "(unset)") for options in (encoder, decoder))
+    if first != second:
+        raise decoder.refusal("layer_norm")
+    return first, second, first == "pre"
 
 
 def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Transformer, tuple[str, ...]]:
@@ -182,6 +184,7 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
     share = share_of(options.flag("tied_embeddings"), options.flag("tied_softmax"))
     drop_copies(state, share, _ENDS)
     drop_sinusoids(state, ["encoder.pe.pe", "decoder.pe.pe"])
+    encoder_norm, decoder_norm, has_final_norm = _norms(encoder, decoder, state)
     fields = {
         "encoder_layers": layer_count(state, _ENCODER.prefix, encoder.count("num_layers")),
         "decoder_layers": layer_count(state, _DECODER.prefix, decoder.count("num_layers")),
@@ -189,7 +192,9 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
         "d_ff": len(matrix(state, "encoder.layers.0.feed_forward.pwff_layer.0.weight")),
         "heads": encoder.count("num_heads"),
         "activation": encoder.choice("activation", _ACTIVATIONS, "relu"),
-        "norm": _norm(encoder, decoder, state),
+        "norm": decoder_norm,
+        "encoder_norm": encoder_norm,
+        "final_norm": has_final_norm,
         "norm_epsilon": 1e-6,
         "share": share,
         "scale_embeddings": embeddings[0].flag("scale"),
@@ -197,7 +202,7 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
     }
     notes = _fold_factors(config, state, fields)
     model = built(fields, ids, state, _ENDS, config.where)
-    fill(model, [*end_rows(share, _ENDS), *stack_rows(model.config, _ENCODER, _DECODER)], state)
+    fill(model, [*end_rows(share, _ENDS), *stack_rows(model, _ENCODER, _DECODER)], state)
     return model, notes
 
 
@@ -208,11 +213,18 @@ def _fold_factors(config: Options, state: State, fields: dict[str, object]) -> t
     multiply.
     """
     factors = _factors(config.inside("model"), config, fields)
+    is_pre = {"encoder": fields["encoder_norm"] == "pre", "decoder": fields["norm"] == "pre"}
     for stack, factor in factors.items():
+        if factor != 1 and is_pre[stack] and not fields["final_norm"]:
+            raise ArtifactError(
+                f"{config.where} has no layer_norm, but factors of residual connections (DeepNet), which is "
+                "not supported",
+                "give a model with layer_norm = pre or post",
+            )
         scale = 1.0
         for number in range(int(str(fields[f"{stack}_layers"]))):
             for part in _OUTPUTS[stack]:
-                scale = scale * factor if fields["norm"] == "pre" else factor
+                scale = scale * factor if is_pre[stack] else factor
                 for kind in ("weight", "bias"):
                     name = f"{stack}.layers.{number}.{part}.{kind}"
                     if name in state:

@@ -37,7 +37,9 @@ from transduce.interop.transformer_names import (
 from transduce.models.transformer import Transformer
 
 PADS = ("<blank>", "<pad>")
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "swiglu"}  # their silu is gated
+NORMS = {"standard": "layer", "rms": "rms"}
+# Their silu is gated.
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "swiglu", "gated-gelu": "geglu"}
 POSITIONS = {"SinusoidalInterleaved": "interleaved", "SinusoidalConcat": "halves"}
 _PEEK = 1 << 20  # bytes in which the names of the first tensors are
 _EMBEDDING = "embeddings.make_embedding.emb_luts.0.weight"
@@ -158,7 +160,6 @@ def _check(options: Options) -> None:
         encoder_type="transformer",
         decoder_type="transformer",
         generator_function="softmax",
-        layer_norm="standard",
         num_kv=options.count("heads"),
     )
     if options.fields.get("self_attn_type") not in (None, "scaled-dot", "scaled-dot-flash"):
@@ -205,7 +206,7 @@ def _tokens_of_field(multiple: Unknown, where: Path) -> Any:
 def _model(options: Options, state: State, share: str, ids: tuple[int, int, int]) -> Transformer:
     activation = options.choice("pos_ffn_activation_fn", ACTIVATIONS, "relu")
     layout = options.choice("position_encoding_type", POSITIONS, "SinusoidalInterleaved")
-    encoder, decoder = _stacks(activation == "swiglu")
+    encoder, decoder = _stacks(activation in ("swiglu", "geglu"))
     spacing = "endpoint" if layout == "halves" else "paper"
     drop_sinusoids(state, _TABLES, layout=layout, spacing=spacing)  # type: ignore[arg-type]
     fields = {
@@ -215,6 +216,7 @@ def _model(options: Options, state: State, share: str, ids: tuple[int, int, int]
         "d_ff": len(matrix(state, "encoder.transformer.0.feed_forward.w_1.weight")),
         "heads": options.count("heads"),
         "activation": activation,
+        "normalization": options.choice("layer_norm", NORMS, "standard"),
         "norm": "pre",
         "norm_epsilon": options.number("norm_eps", 1e-6),
         "sine_layout": layout,
@@ -224,7 +226,7 @@ def _model(options: Options, state: State, share: str, ids: tuple[int, int, int]
         **dict(_dropout(options)),
     }
     model = built(fields, ids, state, _ENDS, options.where)
-    rows = [*end_rows(share, _ENDS), *stack_rows(model.config, encoder, decoder)]
+    rows = [*end_rows(share, _ENDS), *stack_rows(model, encoder, decoder)]
     lacking = [pattern for pattern, name in ((_ATTENTION, "add_qkvbias"), (_FEED_FORWARD, "add_ffnbias"))
                if not options.flag(name, True)]  # fmt: skip
     add_zero_biases(state, rows, lambda layer: any(pattern.search(layer) for pattern in lacking))

@@ -47,7 +47,7 @@ _ENDS = Ends(
     "output_layer.bias",
 )
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish1": "swish"}
-_GATED = {"swish1": "swiglu"}
+_GATED = {"swish1": "swiglu", "gelu": "geglu"}
 _TYING = {"none": (False, False), "src_trg": (True, False), "trg_softmax": (False, True)} | {
     "src_trg_softmax": (True, True)
 }
@@ -200,7 +200,7 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
         "output_bias": True,
     }
     model = built(fields, ids, state, _ENDS, config.where)
-    rows = [*end_rows(share, _ENDS), *stack_rows(model.config, *stacks)]
+    rows = [*end_rows(share, _ENDS), *stack_rows(model, *stacks)]
     if positions == "learned":
         sides = zip(_TABLES, ("source", "target"), strict=True)
         rows += [Row([table], [f"{side}_positions.weight"]) for table, side in sides]

@@ -100,8 +100,9 @@ def end_rows(share: str, ends: Ends) -> Iterator[Row]:
         yield Row([ends.bias], [f"{owner}.bias"])
 
 
-def stack_rows(config: TransformerConfig, encoder: Stack, decoder: Stack) -> Iterator[Row]:
+def stack_rows(model: Transformer, encoder: Stack, decoder: Stack) -> Iterator[Row]:
     """Yield the rows of both stacks."""
+    config = model.config
     for ours, stack, count in (
         ("encoder", encoder, config.encoder_layers),
         ("decoder", decoder, config.decoder_layers),
@@ -109,15 +110,17 @@ def stack_rows(config: TransformerConfig, encoder: Stack, decoder: Stack) -> Ite
         for number in range(count):
             for part, theirs in stack.parts.items():
                 prefix = f"{stack.prefix}{number}."
-                yield from pair_rows([prefix + name for name in theirs], f"{ours}.layers.{number}.{part}")
-        if config.has_final_norm:
-            yield from pair_rows([stack.final_norm], f"{ours}.final_norm")
+                names = [prefix + name for name in theirs]
+                yield from pair_rows(model, names, f"{ours}.layers.{number}.{part}")
+        yield from pair_rows(model, [stack.final_norm], f"{ours}.final_norm")
 
 
-def pair_rows(theirs: list[str], ours: str) -> Iterator[Row]:
-    """Yield a row of weights and a row of biases; an SSRU's candidates have no bias."""
-    for kind in ("weight",) if ours.endswith(".candidate") else ("weight", "bias"):
-        yield Row([f"{name}.{kind}" for name in theirs], [f"{ours}.{kind}"])
+def pair_rows(model: Transformer, theirs: list[str], ours: str) -> Iterator[Row]:
+    """Yield a row of weights and a row of biases, for those that the model has."""
+    part = model.get_submodule(ours)
+    for kind in ("weight", "bias"):
+        if getattr(part, kind, None) is not None:
+            yield Row([f"{name}.{kind}" for name in theirs], [f"{ours}.{kind}"])
 
 
 def add_zero_biases(state: State, rows: Iterable[Row], lacks_bias: Callable[[str], bool]) -> None:
