@@ -156,8 +156,12 @@ def _tokenizer(side: Side, path: Path | None, special: SpecialTokens) -> SideTok
     if side.lowercase:
         steps = [normalizers.Lowercase(), *([backend.normalizer] if backend.normalizer else [])]
         backend.normalizer = normalizers.Sequence(steps)
-    if not set(backend.get_vocab()) & set(side.tokens):
-        raise DataError(f"{path} has no piece that the vocabulary has", "give the model's own SentencePiece")
+    ordinary = set(side.tokens) - set(names)
+    if 2 * len(ordinary & set(backend.get_vocab())) < len(ordinary):
+        raise DataError(
+            f"{path} has less than half of the pieces in the {side.words[-1]} vocabulary",
+            "put the SentencePiece model that the model was trained with there",
+        )
     return SideTokenizer(backend, side.tokens, name=str(path))
 
 
