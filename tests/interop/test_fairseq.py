@@ -8,7 +8,7 @@ from foreign import fairseq as toolkit
 from foreign.parity import check_saved_and_greedy, difference, write_codes
 
 from inside import run
-from transduce.errors import ArtifactError
+from transduce.errors import ArtifactError, ConfigError
 from transduce.interop.formats import find_format, read_foreign
 from transduce.interop.torch_pickle import read_torch
 
@@ -200,4 +200,44 @@ def test_damaged_dictionaries_and_checkpoints_are_one_line(tmp_path):
         read_foreign(tmp_path)
     shutil.copy(tmp_path / "dict.en.txt", tmp_path / "checkpoint_best.pt")
     with pytest.raises(ArtifactError, match="checkpoint_best"):
+        read_foreign(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("bpe", [1]),
+        ("encoder_attention_heads", torch.ones(2)),
+        ("encoder_attention_heads", 0),
+        ("encoder_attention_heads", 1 << 70),
+        ("source_lang", ["en"]),
+        ("dropout", "much"),
+        ("activation_fn", {"a": 1}),
+        ("encoder_layers", True),
+    ],
+)
+def test_options_of_a_wrong_type_are_one_line(option, value, tmp_path):
+    written(tmp_path)
+    changed(tmp_path, lambda content: setattr(content["args"], option, value))
+    with pytest.raises((ArtifactError, ConfigError)) as caught:
+        read_foreign(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_forged_model_of_an_impossible_size_is_refused_at_once(tmp_path):
+    written(tmp_path)
+
+    def forge(content):
+        state = content["model"]
+        wide = torch.zeros(1, 1).expand(24, 40_000)
+        for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection"):
+            state[f"{name}.weight"] = wide
+        state["encoder.layers.0.fc1.weight"] = torch.zeros(1, 1).expand(1_000_000, 1)
+        for stack in ("encoder", "decoder"):
+            setattr(content["args"], f"{stack}_embed_dim", 40_000)
+            setattr(content["args"], f"{stack}_attention_heads", 1)
+        content["args"].decoder_input_dim = content["args"].decoder_output_dim = 40_000
+
+    changed(tmp_path, forge)
+    with pytest.raises(ArtifactError, match="weights"):
         read_foreign(tmp_path)

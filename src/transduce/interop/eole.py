@@ -167,7 +167,7 @@ def _check(model: Options) -> None:
         )
         options.require(num_kv=model.count("heads"))
         for name in ("heads", "layer_norm", "norm_eps", "mlp_activation_fn", "position_encoding_type"):
-            if name in options.fields and options.fields[name] != model.fields.get(name):
+            if name in options.fields and options.plain(name) != model.plain(name):
                 raise options.refusal(name)
 
 

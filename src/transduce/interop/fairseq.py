@@ -146,10 +146,10 @@ def _check(options: Options) -> None:
             "tie_adaptive_proj",
         ),
     )
-    if options.fields.get("bpe") not in _SEGMENTERS:
+    if options.plain("bpe") not in _SEGMENTERS:
         raise options.refusal("bpe")
     for name in ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before", "learned_pos"):
-        encoder, decoder = (options.fields.get(f"{stack}_{name}") for stack in ("encoder", "decoder"))
+        encoder, decoder = (options.plain(f"{stack}_{name}") for stack in ("encoder", "decoder"))
         if encoder != decoder:
             raise options.refusal(f"decoder_{name}")
     width = options.count("decoder_embed_dim")

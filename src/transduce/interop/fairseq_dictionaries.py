@@ -22,7 +22,7 @@ def dictionaries_in(folder: Path) -> dict[str, Path]:
 def dictionary_sides(folder: Path, options: Options, sizes: tuple[int, int]) -> tuple[Side, Side]:
     """Return the tokens of source and target, as many as these sizes of embeddings."""
     found = {language: _tokens(path) for language, path in dictionaries_in(folder).items()}
-    source, target = (options.fields.get(name) for name in ("source_lang", "target_lang"))
+    source, target = (options.optional_text(name) for name in ("source_lang", "target_lang"))
     return (
         _side(folder, found, sizes[0], (source, target), SOURCE),
         _side(folder, found, sizes[1], (target, source), TARGET),
@@ -33,11 +33,11 @@ def _side(
     folder: Path,
     found: dict[str, list[str]],
     size: int,
-    languages: tuple[object, object],  # of this side, and of the other
+    languages: tuple[str | None, str | None],  # of this side, and of the other
     words: tuple[str, ...],
 ) -> Side:
     own, other = languages
-    if isinstance(own, str):
+    if own is not None:
         needed, fitting = f"dict.{own}.txt", [name for name in (own, "") if name in found][:1]
     else:
         needed = "dict.LANG.txt"

@@ -56,6 +56,19 @@ class Options:
             raise self._wrong(name, value)
         return value
 
+    def optional_text(self, name: str) -> str | None:
+        """Return a text, or ``None`` if there is none."""
+        return None if self.plain(name) in (None, "") else self.text(name)
+
+    def plain(self, name: str) -> str | int | float | None:
+        """Return a text, a number or nothing, which can be compared and looked up at once."""
+        value = self.fields.get(name)
+        if value is None or _is_empty(value):
+            return None
+        if not isinstance(value, str | int | float):
+            raise self.refusal(name)
+        return value
+
     def choice(self, name: str, names: Mapping[str, str], default: str) -> str:
         """Return what ``names`` has for the value of an option; refuse other values."""
         value = self.text(name, default)

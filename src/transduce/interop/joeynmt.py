@@ -135,7 +135,7 @@ def _side(folder: Path, options: Options, words: tuple[str, ...], unknown: str) 
         (*([language] if isinstance(language, str) else []), *words),
         next((name for name in files if isinstance(name, str)), None),
         lowercase=options.flag("lowercase"),
-        characters=options.fields.get("level") == "char",
+        characters=options.plain("level") == "char",
         unknown=unknown,
     )
 
@@ -175,8 +175,8 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
     encoder, decoder = options.inside("encoder"), options.inside("decoder")
     for stack in (encoder, decoder):
         stack.require(type="transformer")
-    for name in ("hidden_size", "ff_size", "num_heads", "activation", "embeddings"):
-        if encoder.fields.get(name) != decoder.fields.get(name) and name != "embeddings":
+    for name in ("hidden_size", "ff_size", "num_heads", "activation"):
+        if encoder.plain(name) != decoder.plain(name):
             raise decoder.refusal(name)
     embeddings = [stack.inside("embeddings") for stack in (encoder, decoder)]
     if embeddings[0].flag("scale") != embeddings[1].flag("scale"):
@@ -234,8 +234,8 @@ def _fold_factors(config: Options, state: State, fields: dict[str, object]) -> t
 
 def _factors(options: Options, config: Options, fields: dict[str, object]) -> dict[str, float]:
     """Return α of each stack; version 2 initializes with it, without storing it."""
-    is_first = str(config.fields.get("joeynmt_version", "2")).startswith(("0", "1"))
-    if options.fields.get("initializer") != "xavier_normal" or is_first:
+    is_first = str(config.plain("joeynmt_version") or "2").startswith(("0", "1"))
+    if options.plain("initializer") != "xavier_normal" or is_first:
         factors = {name: options.inside(name).number("alpha", 1.0) for name in ("encoder", "decoder")}
     else:
         encoder, decoder = (int(str(fields[f"{name}_layers"])) for name in ("encoder", "decoder"))

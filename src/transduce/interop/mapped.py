@@ -23,6 +23,7 @@ from transduce.interop.torch_pickle import read_checkpoint
 from transduce.interop.transformer_names import (
     Ends,
     State,
+    are_sinusoids,
     built,
     cut_positions,
     drop_copies,
@@ -34,7 +35,6 @@ from transduce.interop.transformer_names import (
     tensors_of,
 )
 from transduce.models.transformer import Transformer
-from transduce.nn.positional import sinusoids
 
 _WRAPPERS = ("module.", "_orig_mod.")  # of DataParallel and torch.compile
 _MOST_POSITIONS = 1 << 20
@@ -185,8 +185,7 @@ def _drop_table(mapping: Mapping, name: str, table: Tensor) -> None:
         raise ConfigError(f"{name} is a table of positions, but positions = 'none'", "add it to ignore")
     if table.dim() != 2 or len(table) > _MOST_POSITIONS:
         raise ArtifactError(f"{name} has shape {tuple(table.shape)}", "name another tensor")
-    expected = sinusoids(*table.shape, layout=mapping.sine_layout, spacing=mapping.sine_spacing)
-    if not torch.allclose(table.float(), expected, rtol=0, atol=2e-3):
+    if not are_sinusoids(table, mapping.sine_layout, mapping.sine_spacing):
         raise ConfigError(
             f"{name} does not have sinusoids with sine_layout = {mapping.sine_layout!r} and sine_spacing = "
             f"{mapping.sine_spacing!r}",

@@ -143,11 +143,10 @@ def _read(
     if share in ("target", "none") and special.eos not in source:  # as version 2 has it
         insert_token(state, _ENDS.source, source, special.eos, ids[2])
     model = _model(options, state, share, ids)
+    named = options.optional_text("src_subword_model")
     sides = (
-        Side(source, SOURCE, options.fields.get("src_subword_model")),
-        Side(
-            target, TARGET, options.fields.get("tgt_subword_model") or options.fields.get("src_subword_model")
-        ),
+        Side(source, SOURCE, named),
+        Side(target, TARGET, options.optional_text("tgt_subword_model") or named),
     )
     tokenizer, notes = tokenizer_of(where.parent, *sides, special, model.vocabulary)
     return model, tokenizer, notes
@@ -162,7 +161,7 @@ def _check(options: Options) -> None:
         generator_function="softmax",
         num_kv=options.count("heads"),
     )
-    if options.fields.get("self_attn_type") not in (None, "scaled-dot", "scaled-dot-flash"):
+    if options.plain("self_attn_type") not in (None, "scaled-dot", "scaled-dot-flash"):
         raise options.refusal("self_attn_type")
     if not options.flag("position_encoding"):
         raise options.refusal("position_encoding")
@@ -178,14 +177,7 @@ def _tokens(vocabulary: Options, side: str, where: Path) -> list[str]:
     vocabulary.refuse("src_feats")
     found = vocabulary.fields.get(side)
     if isinstance(found, Unknown):
-        fields = found.attributes.get("fields")
-        if isinstance(fields, list) and len(fields) > 1:
-            raise ArtifactError(f"{where} has source features, which are not supported", "give another model")
-        field = (
-            fields[0][-1] if isinstance(fields, list) and fields and isinstance(fields[0], tuple) else None
-        )
-        inner = field.attributes.get("vocab") if isinstance(field, Unknown) else None
-        found = inner.attributes.get("itos") if isinstance(inner, Unknown) else None
+        found = _tokens_of_field(found, where)
     if not isinstance(found, list) or not all(isinstance(token, str) for token in found):
         raise ArtifactError(f"{where} has no vocabulary {side!r} of a known kind", "give another checkpoint")
     return list(found)

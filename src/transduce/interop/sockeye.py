@@ -145,18 +145,18 @@ def _tokens(folder: Path, side: str) -> list[str]:
 
 def _check(config: Options, encoder: Options, decoder: Options) -> None:
     config.refuse("config_length_task", "neural_vocab_selection")
-    if config.fields.get("dtype") not in (None, "float32", "float16"):
+    if config.plain("dtype") not in (None, "float32", "float16"):
         raise config.refusal("dtype")
     for side in ("source", "target"):
         config.inside(f"config_embed_{side}").require(factor_configs=None, num_factors=1)
     same = ("attention_heads", "model_size", "feed_forward_num_hidden", "act_type", "use_glu")
     for name in (*same, "positional_embedding_type", "preprocess_sequence", "postprocess_sequence"):
-        if encoder.fields.get(name) != decoder.fields.get(name):
+        if encoder.plain(name) != decoder.plain(name):
             raise decoder.refusal(name)
     for stack in (encoder, decoder):
         stack.refuse("use_lhuc", "block_prepended_cross_attention")
         stack.require(depth_key_value=stack.count("model_size"))
-    if decoder.fields.get("decoder_type") not in ("transformer", "ssru_transformer"):
+    if decoder.plain("decoder_type") not in ("transformer", "ssru_transformer"):
         raise decoder.refusal("decoder_type")
 
 
@@ -218,7 +218,7 @@ def _separate_keys(state: State, heads: int) -> None:
             raise ArtifactError(
                 f"{name} has shape {tuple(weight.shape)}", "give the complete weights of a model"
             )
-        both = weight[queries:].view(heads, 2, width // heads, width)
+        both = weight[queries:].reshape(heads, 2, width // heads, width)
         stem = name.removesuffix("kv.weight").removesuffix(".weight")
         stem = f"{stem}_" if queries else stem
         if queries:

@@ -6,11 +6,13 @@ from it. Copies of shared tensors are compared and dropped, and biases that a to
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from transduce.artifact.weights import expected_shapes
 from transduce.config import TransformerConfig, Vocabulary, validate
 from transduce.errors import ArtifactError, ConfigError
 from transduce.interop.tables import Row, import_rows
@@ -20,6 +22,7 @@ from transduce.nn.positional import Layout, Spacing, sinusoids
 State = dict[str, Tensor]
 _REMEDY = "give the complete weights of a model"
 _MOST_POSITIONS = 1 << 20
+_FEW = 1 << 16  # weights
 
 
 class Stack(NamedTuple):
@@ -147,8 +150,13 @@ def built(
     pad, bos, eos = special
     config = validate(TransformerConfig, dict(fields), where=str(where))
     sizes = {"source": source, "target": target, "pad": pad, "bos": bos, "eos": eos}
+    vocabulary = validate(Vocabulary, sizes, where=str(where))
     try:
-        return Transformer(config, validate(Vocabulary, sizes, where=str(where))).eval()
+        # A forged file may describe a model of any size with few numbers: compare before memory is taken.
+        needed = sum(prod(shape) for shape in expected_shapes(config, vocabulary).values())
+        if needed > 2 * sum(tensor.numel() for tensor in state.values()) + _FEW:
+            raise ArtifactError(f"{where} has fewer weights than its model of {needed:,} needs", _REMEDY)
+        return Transformer(config, vocabulary).eval()
     except (ValueError, ConfigError) as error:
         raise ArtifactError(f"{where} describes no possible model: {error}", _REMEDY) from error
 
@@ -189,10 +197,17 @@ def drop_sinusoids(
         table = table.squeeze()
         if table.dim() != 2 or len(table) > _MOST_POSITIONS or not table.is_floating_point():
             raise ArtifactError(f"{name} is not a table of positions", _REMEDY)
-        expected = sinusoids(*table.shape, layout=layout, spacing=spacing)
-        # Far from the beginning, tables in 32 bits are rounded.
-        if not torch.allclose(table.float(), expected, rtol=0, atol=2e-3):
+        if not are_sinusoids(table, layout, spacing):
             raise ArtifactError(f"{name} has other positions than the options say", _REMEDY)
+
+
+def are_sinusoids(table: Tensor, layout: Layout, spacing: Spacing) -> bool:
+    """Return whether a table (positions, d_model) has these values, but for rounding far from its begin."""
+    width = table.shape[1]
+    if (width % 2 and layout == "halves") or width < 4:
+        return False
+    expected = sinusoids(*table.shape, layout=layout, spacing=spacing)
+    return torch.allclose(table.float(), expected, rtol=0, atol=2e-3)
 
 
 def insert_token(state: State, embedding: str, tokens: list[str], token: str, number: int) -> None:
