@@ -27,6 +27,10 @@ OPTIONS = [
     {"embedding_norm": True, "positions": "learned"},
     {"sine_layout": "halves"},
     {"sine_layout": "halves", "sine_spacing": "endpoint", "first_position": 2},
+    {"normalization": "rms", "norm": "pre"},
+    {"normalization": "rms", "bias": False, "activation": "geglu"},
+    {"encoder_norm": "pre"},
+    {"encoder_norm": "pre", "final_norm": True, "norm": "post"},
     {"decoder": "ssru"},
     {"decoder": "ssru", "norm": "pre", "output_bias": True},
 ]

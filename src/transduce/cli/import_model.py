@@ -17,6 +17,15 @@ def import_model(
         str | None,
         typer.Option("--format", metavar="NAME", help="Format of the model, if it is not recognised."),
     ] = None,
+    names: Annotated[
+        Path | None,
+        typer.Option(
+            "--map",
+            metavar="FILE",
+            help="Mapping file (TOML) for the state dict of a model with torch.nn.Transformer: "
+            "which tensor is what.",
+        ),
+    ] = None,
 ) -> None:
     """Convert a model of another toolkit into a model folder.
 
@@ -25,7 +34,7 @@ def import_model(
     from transduce.cli.errors import say
     from transduce.runs.exchange import import_model as run
 
-    report = run(path, out, format_name)
+    report = run(path, out, format_name, names)
     model = report.imported.model
     count = sum(parameter.numel() for parameter in model.parameters())
     say(f"{model.config.family}: {model.config.summary}, {count:,} parameters", err=True)

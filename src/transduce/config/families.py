@@ -53,10 +53,16 @@ class TransformerConfig(Settings):
     dropout: shared.Dropout = 0.1
     attention_dropout: shared.AttentionDropout = 0.0
     activation_dropout: shared.ActivationDropout = 0.0
-    activation: Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu"] = Field(
+    activation: Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu", "geglu"] = Field(
         default="relu", description="Activation of the feed-forward networks."
     )
+    normalization: Literal["layer", "rms"] = Field(
+        default="layer", description="Kind of norm: layer norm, or division by the root mean square."
+    )
     norm: shared.Norm = "post"
+    encoder_norm: Literal["post", "pre"] | None = Field(
+        default=None, description="The same for the encoder, if its norms are not where the decoder's are."
+    )
     norm_epsilon: shared.NormEpsilon = 1e-5
     final_norm: bool | None = Field(
         default=None,

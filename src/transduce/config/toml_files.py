@@ -24,21 +24,25 @@ _MOST_DOTS = 10_000  # in a line: the time to parse a dotted key grows with the 
 
 def read_toml(path: str | Path) -> RunConfig:
     """Read a run file: the changes that its tables make to its ``preset``, or to ``base``."""
+    return resolve(read_tables(path, "a run file"), where=str(path))
+
+
+def read_tables(path: str | Path, kind: str) -> dict[str, Any]:
+    """Read any TOML file; ``kind`` says what should be in it."""
     path = Path(path)
     try:
         text = read_small(path, _LARGEST).decode("utf-8-sig")
         if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
             raise ValueError("a line has thousands of dots")
-        data = tomllib.loads(text)
+        return tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 at byte {error.start}", "save it as UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}", "fix its syntax") from error
     except OSError as error:
         raise ConfigError(
-            f"cannot read {path}: {reason_of(error)}", "give the path of a run file (TOML)"
+            f"cannot read {path}: {reason_of(error)}", f"give the path of {kind} (TOML)"
         ) from error
-    return resolve(data, where=str(path))
 
 
 def write_toml(config: RunConfig, path: str | Path) -> None:

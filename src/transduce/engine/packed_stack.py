@@ -117,6 +117,7 @@ def _is_supported(layer: AnyLayer) -> bool:
         is_known = isinstance(own, FullSelfAttention) and isinstance(own.rotary, RotaryPositions | None)
     return (
         is_known
+        and all(isinstance(around.norm, nn.LayerNorm) for _, around in _residuals(layer))
         and not any(width % MULTIPLE for width in (attention.d_k, attention.d_v))
         and layer.feed_forward.activation in ACTIVATIONS
         and all(is_packable(part) for _, part in _linear_layers(layer))
@@ -169,8 +170,9 @@ def _residuals(layer: AnyLayer) -> Iterator[tuple[str, Residual]]:
     yield "around_feed_forward", layer.around_feed_forward
 
 
-def copies_of(norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+def copies_of(norm: nn.Module) -> tuple[Tensor, Tensor]:
     """Return weight and bias of a layer norm, as C reads them."""
+    assert isinstance(norm, nn.LayerNorm)  # noqa: S101
     bias = torch.zeros_like(norm.weight) if norm.bias is None else norm.bias
     return as_float32(norm.weight), as_float32(bias)
 

@@ -4,10 +4,28 @@ from pathlib import Path
 
 from transduce.errors import ArtifactError
 from transduce.files import user_path
-from transduce.interop import ctranslate2_import, folders, marian_import
+from transduce.interop import (
+    ctranslate2_import,
+    eole,
+    fairseq,
+    folders,
+    joeynmt,
+    marian_import,
+    opennmt,
+    sockeye,
+)
 from transduce.interop.imported import Format, Imported
 
-FORMATS: tuple[Format, ...] = (ctranslate2_import.FORMAT, marian_import.FORMAT, folders.FORMAT)
+FORMATS: tuple[Format, ...] = (
+    ctranslate2_import.FORMAT,
+    marian_import.FORMAT,
+    folders.FORMAT,
+    eole.FORMAT,
+    joeynmt.FORMAT,
+    sockeye.FORMAT,
+    fairseq.FORMAT,
+    opennmt.FORMAT,
+)
 
 
 def read_foreign(path: str | Path, name: str | None = None) -> Imported:

@@ -11,8 +11,9 @@ checked, whatever is copied is counted, and the work for one file is limited.
 """
 
 import pickletools
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from math import prod
 from typing import IO, Any, NamedTuple, cast
 
@@ -56,9 +57,11 @@ class _Name(str):
 
 @dataclass
 class Unknown:
-    """A placeholder for an object of an unknown class, which was not created."""
+    """An inert record in place of an object of an unknown class, which was not created."""
 
     name: str
+    # What the file sets as its attributes; may contain itself, so it is neither printed nor compared.
+    attributes: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 class Storage(NamedTuple):
@@ -109,11 +112,20 @@ def _checked_key(key: Any) -> Any:
 class Interpreter:
     """An interpreter of pickle programs that creates only data.
 
-    ``tensor_bytes`` limits the sum of the sizes of all tensors, which may be views of the same data.
+    Unless ``strict``, objects of unknown classes become an `Unknown`: of all classes, or of those in
+    ``packages``. ``tensor_bytes`` limits the sum of the sizes of all tensors, which may be views of the same
+    data.
     """
 
-    def __init__(self, data_of: Callable[[Storage], Tensor], strict: bool, *, tensor_bytes: int) -> None:
-        self.data_of, self.strict = data_of, strict
+    def __init__(
+        self,
+        data_of: Callable[[Storage], Tensor],
+        strict: bool,
+        *,
+        tensor_bytes: int,
+        packages: Collection[str] | None = None,
+    ) -> None:
+        self.data_of, self.strict, self.packages = data_of, strict, packages
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
@@ -178,9 +190,13 @@ class Interpreter:
             return self.dictionary(arguments)
         if name == "argparse Namespace":
             return {}
-        if self.strict:
+        if self.strict or not self._is_record(name):
             raise RefusedError(f"calls {name.replace(' ', '.')}, which weights do not need")
         return Unknown(name.replace(" ", "."))
+
+    def _is_record(self, name: str) -> bool:
+        """Return whether a class or function may stand for a record: its package, or itself, is listed."""
+        return self.packages is None or name in self.packages or re.split(r"[. ]", name)[0] in self.packages
 
     def tensor(self, arguments: tuple[Any, ...]) -> Tensor:
         """Return a view of a storage; the arguments are (storage, offset, size, stride, …)."""
@@ -211,8 +227,10 @@ class Interpreter:
         return {_checked_key(key): value for key, value in items}
 
     def set_state(self, _: Any) -> None:
-        """Execute BUILD, which sets attributes: keep those of a namespace, and drop all others."""
+        """Execute BUILD, which sets attributes: keep those of a namespace or record, and drop all others."""
         state = self.stack.pop()
+        if isinstance(self.stack[-1], Unknown) and isinstance(state, dict):
+            self.stack[-1].attributes = state
         if isinstance(self.stack[-1], dict) and isinstance(state, dict) and not self.stack[-1]:
             self.spend(_WORK_PER_CONTAINER * len(state))
             self.stack[-1].update(state)

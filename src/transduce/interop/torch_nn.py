@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
+from transduce.config import TransformerConfig
 from transduce.errors import ConfigError
 from transduce.interop.tables import Row, export_rows, import_rows
 from transduce.models.transformer import Transformer
@@ -29,7 +30,8 @@ _DECODER_LAYER = {
 def export_stacks(model: Transformer) -> dict[str, Tensor]:
     """Return the encoder and decoder as a state dict for a ``torch.nn.Transformer`` of the same sizes.
 
-    A post-norm model, as in the paper, has no layer norm at the end of a stack: build torch's stacks without.
+    A post-norm model, as in the paper, has no layer norm at the end of a stack unless ``final_norm`` is true:
+    build torch's stacks without.
     """
     return export_rows(model, _table(model))
 
@@ -41,7 +43,11 @@ def import_stacks(model: Transformer, state: Mapping[str, Tensor]) -> None:
 
 def _table(model: Transformer) -> Iterator[Row]:
     """Yield a row for every tensor of the stacks."""
-    config = model.config
+    return stack_table(model.config)
+
+
+def stack_table(config: TransformerConfig) -> Iterator[Row]:
+    """Yield a row for every tensor of the stacks of models with this configuration."""
     if config.attention.kind != "full":
         raise ConfigError(
             f"torch.nn.Transformer has full attention, but the model has {config.attention.kind!r} attention",
@@ -51,10 +57,10 @@ def _table(model: Transformer) -> Iterator[Row]:
         ("encoder", config.encoder_layers, _ENCODER_LAYER),
         ("decoder", config.decoder_layers, _DECODER_LAYER),
     ):
-        for kind in ("weight", "bias"):
+        for kind in ("weight", "bias") if config.bias else ("weight",):
             for i in range(count):
                 prefix = f"{stack}.layers.{i}."
                 for their, ours in layer.items():
                     yield Row([f"{prefix}{their}{kind}"], [f"{prefix}{our}{kind}" for our in ours])
-            if config.norm == "pre":
+            if config.has_final_norm:
                 yield Row([f"{stack}.norm.{kind}"], [f"{stack}.final_norm.{kind}"])

@@ -10,8 +10,9 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,20 +38,41 @@ _MAX_RATIO, _MAX_MEMBER_RATIO = 4, 8
 # The sum of all tensors, as a multiple of the file: those of a model may share their numbers.
 _MAX_TENSOR_RATIO, _TENSOR_ALLOWANCE = 64, 1 << 26
 _LONGEST_REASON = 200  # characters
+# What checkpoints of training contain beside tensors: packages, and single names of larger ones.
+_HARMLESS = {
+    *("numpy", "collections", "argparse", "enum", "datetime", "pathlib"),
+    *("functools partial", "_codecs encode", "copyreg _reconstructor", "copy_reg _reconstructor"),
+    *(
+        f"{module} {name}"
+        for module in ("builtins", "__builtin__")
+        for name in ("set", "object", "bytearray")
+    ),
+    *("torch device", "torch Size", "torch.serialization _get_layout"),
+}
 
 
-def read_torch(path: str | Path, *, strict: bool = True) -> Any:
+def read_torch(path: str | Path, *, strict: bool = True, packages: Collection[str] | None = None) -> Any:
     """Read a file of ``torch.save``: containers, numbers, strings and tensors, on the CPU.
 
-    Any other object is refused or, unless ``strict``, replaced by an `Unknown`.
+    Any other object is refused or, unless ``strict``, replaced by an `Unknown`. If ``packages`` are given,
+    only objects of these packages are.
     """
     path = user_path(path)
     with _reading(path), _opened(path) as file:
+        new = partial(Interpreter, strict=strict, tensor_bytes=_tensor_bytes(_size(file)), packages=packages)
         if zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as archive:
-                return _read_zip(archive, _size(file), strict)
+                return _read_zip(archive, _size(file), new)
         file.seek(0)
-        return _read_legacy(file, strict)
+        return _read_legacy(file, new)
+
+
+def read_checkpoint(path: str | Path, *packages: str) -> Any:
+    """Read a checkpoint: tensors, and objects of these packages and of common ones as inert records.
+
+    A file that would call anything else is refused, with the name of what it would call.
+    """
+    return read_torch(path, strict=False, packages={*_HARMLESS, *packages})
 
 
 def read_state(path: str | Path) -> dict[str, Tensor]:
@@ -108,7 +130,7 @@ def _tensor_bytes(file_size: int) -> int:
     return _MAX_TENSOR_RATIO * file_size + _TENSOR_ALLOWANCE
 
 
-def _read_zip(archive: zipfile.ZipFile, file_size: int, strict: bool) -> Any:
+def _read_zip(archive: zipfile.ZipFile, file_size: int, new: Callable[..., Interpreter]) -> Any:
     _check_sizes(archive, file_size)
     (program,) = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
     root = program.removesuffix("data.pkl")
@@ -121,7 +143,7 @@ def _read_zip(archive: zipfile.ZipFile, file_size: int, strict: bool) -> Any:
             rows[storage.key] = _row(_member(archive, f"{root}data/{storage.key}"), storage)
         return _checked_row(rows[storage.key], storage)
 
-    interpreter = Interpreter(data_of, strict, tensor_bytes=_tensor_bytes(file_size))
+    interpreter = new(data_of)
     return interpreter.run(io.BytesIO(_member(archive, program, MAX_PROGRAM)))
 
 
@@ -147,10 +169,10 @@ def _member(archive: zipfile.ZipFile, name: str, limit: int | None = None) -> by
         return file.read(member.file_size)
 
 
-def _read_legacy(file: IO[bytes], strict: bool) -> Any:
+def _read_legacy(file: IO[bytes], new: Callable[..., Interpreter]) -> Any:
     """Read five programs and then the data of each storage; tensors are created first and filled last."""
     rows: dict[str, Tensor] = {}
-    file_size = room = _size(file)
+    room = _size(file)
 
     def data_of(storage: Storage) -> Tensor:
         nonlocal room
@@ -161,7 +183,7 @@ def _read_legacy(file: IO[bytes], strict: bool) -> Any:
             rows[storage.key] = torch.zeros(storage.size, dtype=storage.dtype)
         return _checked_row(rows[storage.key], storage)
 
-    interpreter = Interpreter(data_of, strict, tensor_bytes=_tensor_bytes(file_size))
+    interpreter = new(data_of)
     magic = interpreter.run(file)
     if magic != _MAGIC:
         raise ValueError("it does not begin with torch's magic number")

@@ -21,7 +21,7 @@ from transduce.nn.low_rank_attention import LowRankSelfAttention
 from transduce.nn.masks import padding_mask
 from transduce.nn.multi_head_attention import EncoderDecoderAttention, FullSelfAttention, SelfAttention
 from transduce.nn.positional import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions
-from transduce.nn.residual import Residual
+from transduce.nn.residual import Residual, normalization
 from transduce.nn.ssru import SSRU
 from transduce.nn.state import DecoderState
 from transduce.nn.window_attention import WindowSelfAttention
@@ -167,8 +167,8 @@ def _embedding_norm(config: TransformerConfig) -> nn.Module:
     return _norm(config) if config.embedding_norm else nn.Identity()
 
 
-def _norm(config: TransformerConfig) -> nn.LayerNorm:
-    return nn.LayerNorm(config.d_model, eps=config.norm_epsilon, bias=config.bias)
+def _norm(config: TransformerConfig) -> nn.LayerNorm | nn.RMSNorm:
+    return normalization(config.d_model, kind=config.normalization, eps=config.norm_epsilon, bias=config.bias)
 
 
 def _self_attention(
@@ -200,8 +200,15 @@ def _self_attention(
 def _stacks(config: TransformerConfig) -> tuple[Encoder, Decoder]:
     width, bias = config.d_model, config.bias
     residual = partial(
-        Residual, width, norm=config.norm, dropout=config.dropout, eps=config.norm_epsilon, bias=bias
+        Residual,
+        width,
+        norm=config.norm,
+        dropout=config.dropout,
+        eps=config.norm_epsilon,
+        bias=bias,
+        kind=config.normalization,
     )
+    encoder_residual = partial(residual, norm=config.encoder_norm or config.norm)
     feed_forward = partial(
         FeedForward,
         width,
@@ -225,11 +232,14 @@ def _stacks(config: TransformerConfig) -> tuple[Encoder, Decoder]:
         bias=bias,
     )
 
-    def final_norm() -> nn.LayerNorm | None:
+    def final_norm() -> nn.Module | None:
         return _norm(config) if config.has_final_norm else None
 
     encoder = Encoder(
-        [EncoderLayer(encoder_attention(), feed_forward(), residual) for _ in range(config.encoder_layers)],
+        [
+            EncoderLayer(encoder_attention(), feed_forward(), encoder_residual)
+            for _ in range(config.encoder_layers)
+        ],
         final_norm(),
     )
     decoder = Decoder(

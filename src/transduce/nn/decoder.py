@@ -70,7 +70,7 @@ class DecoderLayer(nn.Module):
 class Decoder(nn.Module):
     """A stack of layers: a whole target at once (`forward`), or one position at a time (`start`, `step`)."""
 
-    def __init__(self, layers: Iterable[DecoderLayer], final_norm: nn.LayerNorm | None = None) -> None:
+    def __init__(self, layers: Iterable[DecoderLayer], final_norm: nn.Module | None = None) -> None:
         super().__init__()
         self.layers = cast("Sequence[DecoderLayer]", nn.ModuleList(layers))
         self.final_norm = nn.Identity() if final_norm is None else final_norm

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from transduce.nn.dropout import Dropout
 from transduce.nn.linear import FusedLinear, Linear
 
-Activation = Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu", "geglu"]
 
 # ReLU in place: its input is not needed for the gradient.
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -20,6 +20,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
     "swish": F.silu,
 }
+_GATES: dict[str, Callable[[Tensor], Tensor]] = {"swiglu": F.silu, "geglu": F.gelu}
 
 
 class FeedForwardKernel(Protocol):
@@ -39,7 +40,7 @@ class FeedForward(nn.Module):
 
     ``activation`` replaces the ReLU by GELU, exact or in the tanh form of GPT-2; by swish, ``x · sigmoid(x)``
     (Ramachandran et al., 2017); or by the gated SwiGLU (Shazeer, 2020), ``(swish(x W_gate) · x W_up) W2``,
-    with one more matrix for the same d_ff.
+    with one more matrix for the same d_ff, or GEGLU, which has GELU in place of swish.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.activation = activation
-        gated = activation == "swiglu"
+        gated = activation in _GATES
         self.inner: nn.Linear = (
             FusedLinear(d_model, [d_ff, d_ff], bias=bias) if gated else Linear(d_model, d_ff, bias=bias)
         )
@@ -72,9 +73,9 @@ class FeedForward(nn.Module):
         return y.view_as(x)
 
     def _activate(self, x: Tensor) -> Tensor:
-        if self.activation == "swiglu":
+        if self.activation in _GATES:
             gate, up = self.inner(x).chunk(2, dim=-1)
-            active: Tensor = F.silu(gate) * up
+            active: Tensor = _GATES[self.activation](gate) * up
         else:
             active = _ACTIVATIONS[self.activation](self.inner(x))
         return active

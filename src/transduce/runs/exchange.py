@@ -9,6 +9,7 @@ from transduce.decoding.translator import Translator
 from transduce.errors import DataError
 from transduce.interop.formats import read_foreign
 from transduce.interop.imported import Imported
+from transduce.interop.mapped import read_mapped
 from transduce.models.transformer import Transformer
 from transduce.runs.sample_lines import sample_lines
 
@@ -39,9 +40,14 @@ class ImportReport:
         return f"{equal} of {len(compared)} lines are translated as by {self.imported.library}"
 
 
-def import_model(path: str | Path, out: str | Path, format_name: str | None = None) -> ImportReport:
-    """Read a model in a foreign format, write a model folder, and translate three lines with it."""
-    imported = read_foreign(path, format_name)
+def import_model(
+    path: str | Path, out: str | Path, format_name: str | None = None, names: str | Path | None = None
+) -> ImportReport:
+    """Read a model in a foreign format, write a model folder, and translate three lines with it.
+
+    ``names`` is a mapping file that says which tensor is what, for models with ``torch.nn.Transformer``.
+    """
+    imported = read_foreign(path, format_name) if names is None else read_mapped(path, names)
     artifact.save(imported.model, out, imported.tokenizer)
     return ImportReport(imported, _try(imported))
 
