@@ -302,6 +302,10 @@ class TokenizerPair:
             ids.append(token)
         return ids
 
+    def check_languages(self) -> None:
+        """Raise a `DataError` if a language that the model needs to be told is not chosen."""
+        _ = self.source_prefix, self.source_suffix, self.target_prefix
+
     def for_languages(self, source: str | None, target: str | None) -> "TokenizerPair":
         """Return the same tokenizers for other languages; ``None`` keeps the one chosen before."""
         if source is None and target is None:
