@@ -44,16 +44,21 @@ CONFIG = RunConfig(
 )
 
 
-def train(folder: Path, moment: int | None = None, number: int = signal.SIGKILL) -> None:
-    """Train, or resume; at a ``moment``, which is an optimizer step or a call that writes, get a signal."""
+def train(
+    folder: Path, moment: int | None = None, number: int = signal.SIGKILL, *, weighted: bool = False
+) -> None:
+    """Train, or resume; at a ``moment``, which is an optimizer step or a call that writes, get a signal.
+
+    ``weighted``: see the lines of the first half of the text twice, and of the second every other time.
+    """
     torch.set_num_threads(1)
     if moment is not None:
         _send_signal_at(moment, number)
     with Path(os.devnull).open("w") as silence:
         train_translation(
             folder / "run",
-            source=folder / "source",
-            target=folder / "target",
+            source=_halves(folder / "source", (":2", ":0.5")) if weighted else folder / "source",
+            target=_halves(folder / "target", ("", "")) if weighted else folder / "target",
             tokenizer="bpe",
             vocabulary=280,
             hold_out=0.1,
@@ -61,6 +66,13 @@ def train(folder: Path, moment: int | None = None, number: int = signal.SIGKILL)
             resume=True,
             console=Console(file=silence),
         )
+
+
+def _halves(file: Path, weights: tuple[str, str]) -> list[str]:
+    lines = file.read_text().splitlines(keepends=True)
+    for name, half in (("1", lines[: len(lines) // 2]), ("2", lines[len(lines) // 2 :])):
+        file.with_suffix(f".{name}").write_text("".join(half))
+    return [f"{file}.{name}{weight}" for name, weight in zip("12", weights, strict=True)]
 
 
 def _send_signal_at(moment: int, number: int) -> None:

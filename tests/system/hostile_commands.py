@@ -88,7 +88,19 @@ _WITH_HERE: Mapping[tuple[str, str], Form] = {
     ("inspect", "--layer"): {"--out": "", "--png": "{out}/page.png"},
 }
 _FLAGS = ("--sample", "--separate")
-_FILES = {"FILE", "KIND|FILE", "NAME|FILE", "PATH", "IMAGE", "MODEL", "RUN", "FOLDER", "OTHER", "DIR"}
+_FILES = {
+    "FILE",
+    "FILE[:WEIGHT]",
+    "KIND|FILE",
+    "NAME|FILE",
+    "PATH",
+    "IMAGE",
+    "MODEL",
+    "RUN",
+    "FOLDER",
+    "OTHER",
+    "DIR",
+}
 _NUMBERS = {"N", "X", "RATE", "N|HxW", "A,B,..."}
 _OUTPUTS = {"--out", "--output", "--png", "--json", "--plots"}
 

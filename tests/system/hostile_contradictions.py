@@ -38,6 +38,9 @@ CONTRADICTIONS: dict[str, str] = {
     "inspect runs/pairs/final ab --json {out}/x": "--json",
     # Training
     "train": "--source",
+    "train --source source --target target --extend-vocabulary": "--from",
+    "train --source source:0 --target target": "source:0",
+    "train --source source:3 --target target:2": "weight",
     "train --source source": "target",
     "train --pairs pairs.tsv --valid-source three": "target",
     "train --pairs pairs.tsv --steps 1 --epochs 1": "--epochs",

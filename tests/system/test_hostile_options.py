@@ -9,6 +9,7 @@ from hostile_place import KINDS, copy_folder, keep_place, make_place, run_form
 USED_BY_RESUME = {"--out", "--steps", "--device", "--max-line-bytes"}
 VALUES = {
     "FILE": "source",
+    "FILE[:WEIGHT]": "source",
     "KIND|FILE": "byte",
     "MODEL": "runs/pairs/final",
     "PATH": "photos",

@@ -301,7 +301,8 @@ def not_for_pairs(family: str) -> ConfigError:
 def translation_defaults(choices: UserChoices, pairs: Pairs) -> TrainingDefaults:
     """Return the training defaults for these pairs: 30 epochs, but 2,000 to 100,000 steps."""
     given = choices.training()
-    source, target = (int(side.lengths.sum()) for side in (pairs.source, pairs.target))
+    copies = pairs.mixture.weights if pairs.mixture else 1
+    source, target = (int((side.lengths * copies).sum()) for side in (pairs.source, pairs.target))
     batches = max(source, target) / _tokens_per_batch(given)
     per_step = math.ceil((given.get("batch_tokens") or 1) / (target / batches))
     rate = 1e-4 if choices.from_model else 1e-3 if len(pairs) <= SMALL_CORPUS else None

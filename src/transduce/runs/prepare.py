@@ -4,7 +4,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from rich.console import Console
 
 from transduce import artifact
@@ -20,6 +19,7 @@ from transduce.runs.defaults import UserChoices
 from transduce.runs.folder import RUN, PreparedRun, RunFolder
 from transduce.runs.inputs import RunInputs
 from transduce.runs.lock import locked
+from transduce.runs.new_tokens import copy_weights
 from transduce.terminal import print_line
 from transduce.training.distributed import WorkerGroup
 
@@ -41,12 +41,9 @@ def prepare(
     with locked(folder):
         keep_memory()
         shutil.rmtree(folder / "start", ignore_errors=True)  # from an interrupted preparation
-        if choices.from_model and task.has_tokenizer:
-            tokenizer: TokenizerPair | None = artifact.load_tokenizer(choices.from_model)
-        else:
-            tokenizer = inputs.make_tokenizer(choices, console)
-            for warning in tokenizer.warnings if tokenizer else ():
-                print_line(console, warning)
+        tokenizer = inputs.make_tokenizer(choices, console)
+        for warning in tokenizer.warnings if tokenizer else ():
+            print_line(console, warning)
         _write(folder, inputs, tokenizer, choices, console)
         train, valid = (task.open_data(task.data_at(folder, part)) for part in ("train", "valid"))
         defaults = inputs.training_defaults(choices, train)
@@ -104,17 +101,15 @@ def _new_model(
 ) -> Model:
     """Return a new model; with ``from_model``, with the weights of that model wherever the shapes agree.
 
-    A new head of a classifier, for example, has no counterpart: its weights come from the seed. The model is
-    written to ``start/``, because a resumed run starts from it, too.
+    A new head of a classifier, for example, has no counterpart: its weights come from the seed. A larger
+    vocabulary begins with the old one (see `copy_weights`). The model is written to ``start/``, because a
+    resumed run starts from it, too.
     """
     vocabulary = tokenizer.vocabulary if tokenizer else None
     model = build(config.model, vocabulary, seed=config.training.seed)
     if from_model is None:
         return model
-    known = dict(artifact.load(from_model).float().named_parameters())
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name in known and known[name].shape == parameter.shape:
-                parameter.copy_(known[name])
+    old = artifact.read_header(from_model).vocabulary
+    copy_weights(artifact.load(from_model).float(), model, old, vocabulary, config.training.seed)
     artifact.save(model, folder / "start", tokenizer)
     return model
