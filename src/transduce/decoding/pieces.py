@@ -128,7 +128,7 @@ class LineSplitter:
     @cached_property
     def _frame(self) -> int:
         """The number of tokens that a source has besides those of its text."""
-        return len(self.tokenizer.source_prefix) + len(self.tokenizer.source_suffix)
+        return sum(self.tokenizer.source_frame)
 
     @cached_property
     def _prefix(self) -> list[int]:

@@ -71,15 +71,16 @@ def score_pairs(
     The tokens that every target begins with, such as that of its language, are read and not scored.
     ``names`` are the names of the two texts in error messages, such as file names.
     """
-    frame = len(tokenizer.source_prefix) + len(tokenizer.source_suffix)
-    before = len(tokenizer.target_prefix)
     pairs = _zip_lines(sources, targets, names)
     first = 1
     while chunk := list(islice(pairs, ahead)):
         source_ids = tokenizer.encode_source([source for source, _ in chunk])
         target_ids = tokenizer.encode_target([target for _, target in chunk])
-        for rows, name, shortest in ((source_ids, names[0], frame), (target_ids, names[1], before + 1)):
-            _check_lengths(rows, name, first, shortest, min(model.max_length or LONGEST, LONGEST))
+        for rows, name, frame in (
+            (source_ids, names[0], tokenizer.source_frame),
+            (target_ids, names[1], tokenizer.target_frame),
+        ):
+            _check_lengths(rows, name, first, sum(frame), min(model.max_length or LONGEST, LONGEST))
         yield from _score_chunk(model, tokenizer, source_ids, target_ids, max_tokens)
         first += len(chunk)
 
@@ -116,7 +117,7 @@ def _score_chunk(
     max_tokens: int,
 ) -> list[Score]:
     scores: dict[int, Score] = {}
-    before = len(tokenizer.target_prefix)
+    before, _ = tokenizer.target_frame
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     for rows in batches_by_length(lengths, max_tokens):
         batch = pad(

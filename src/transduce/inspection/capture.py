@@ -38,11 +38,11 @@ def inspect(translator: Translator | str | Path, source: str, target: str | None
     if not isinstance(model, Transformer | RNN):
         raise TransduceError(f"a {type(model).__name__} cannot be inspected", "inspect a single model")
     eos, limit = model.vocabulary.eos, model.max_length
-    prefix, frame = tokenizer.target_prefix, len(tokenizer.source_prefix) + len(tokenizer.source_suffix)
-    source_ids = _encode(tokenizer.encode_source, source, "the sentence", frame, limit)
+    prefix, sizes = tokenizer.target_prefix, (sum(tokenizer.source_frame), sum(tokenizer.target_frame))
+    source_ids = _encode(tokenizer.encode_source, source, "the sentence", sizes[0], limit)
     given = None
     if target is not None:
-        given = _encode(tokenizer.encode_target, target, "the target", len(prefix) + 1, limit)
+        given = _encode(tokenizer.encode_target, target, "the target", sizes[1], limit)
     source_row = torch.tensor([source_ids], device=model.device)
     trace: Trace = []
     with evaluating(model):

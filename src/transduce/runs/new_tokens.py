@@ -47,7 +47,7 @@ def adapt_tokenizer(
         if extend:
             print_line(console, "the model knows all characters of the text: its vocabulary stays as it is")
         return tokenizer
-    return TokenizerPair(sides[0], sides[-1], tokenizer.factors)
+    return TokenizerPair(sides[0], sides[-1], tokenizer.factors, tokenizer.special)
 
 
 def _texts(corpus: Corpus, side: str) -> Iterator[list[str]]:
