@@ -33,8 +33,8 @@ def translate_perfectly(monkeypatch, tokenizer):
         def __init__(self, row):
             self.tokens = [int(token) for token in row if token > tokenizer.vocabulary.eos]
 
-    def search(model, source, limits, beam):
-        assert beam == 1
+    def search(model, source, limits, beam, prefix):
+        assert (beam, prefix) == (1, [])
         assert len(limits) == len(source)
         return [[Best(row)] for row in source]
 

@@ -80,9 +80,8 @@ def prepare(
         StatusLine(console or Console(quiet=True), "tokenizing pairs", None if valid else pairs) as status,
     ):
         for corpus, writer in ((train, training), (valid, validation)):
-            by_part = [
-                tokenizer.for_languages(*direction) for direction in (corpus.directions if corpus else ())
-            ]
+            directions = corpus.directions if corpus else ()
+            by_part = [tokenizer.for_languages(*direction) for direction in directions]
             for chunk in clean_lines(corpus) if corpus else ():
                 chosen = by_part[chunk.part] if by_part else tokenizer
                 sources, *factors = chosen.source_columns(chunk.sources, chunk.factors)

@@ -113,8 +113,8 @@ class TranslationInputs:
         """Check the options and the text; print a table of the problems in it."""
         train, valid = self.train, self.valid
         self._check_tokenizer_options(choices)
-        self._check_languages(choices)
         self._length_limit(choices)
+        self._check_languages(choices)
         self._check_factors(choices, console)
         if not self.check_text:
             return
@@ -154,7 +154,7 @@ class TranslationInputs:
     def _check_languages(self, choices: UserChoices) -> None:
         """Refuse languages that the model to fine-tune does not have, and the lack of those that it needs."""
         directions = self.train.directions
-        if choices.from_model and self.task.has_tokenizer:
+        if choices.from_model:
             tokenizer = artifact.load_tokenizer(choices.from_model)
             for direction in directions or ((None, None),):
                 tokenizer.for_languages(*direction).check_languages()
