@@ -49,7 +49,7 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def model(tokenizer):
-    return build(small_config(), tokenizer.vocabulary, seed=1).eval()
+    return build(small_config(d_model=32, d_ff=48, heads=2), tokenizer.vocabulary, seed=1).eval()
 
 
 def translator(model, tokenizer, *, into="de", **options):

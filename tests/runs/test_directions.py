@@ -9,6 +9,7 @@ from rich.console import Console
 import transduce
 from builders import small_config
 from inside import run as run_command
+from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig
 from transduce.data.prepared import Pairs
 from transduce.data.special_tokens import SpecialTokens
@@ -118,7 +119,7 @@ def test_fine_tuning_chooses_among_the_models_languages(place, tmp_path):
     run(tmp_path / "run", target_language="up", **chosen)
     special = SpecialTokens.load(tmp_path / "run" / "final" / "special_tokens.json")
     assert (special.source_language, special.target_language) == ("low", "up")
-    tokenizer = transduce.load_tokenizer(tmp_path / "run" / "final")
+    tokenizer = artifact.load_tokenizer(tmp_path / "run" / "final")
     pairs = Pairs.open(tmp_path / "run" / "data" / "train")
     assert {pairs.source[index][0] for index in range(len(pairs))} == {tokenizer.source.id_of("<2up>")}
     assert transduce.Translator.load(tmp_path / "run" / "final")("abc").text
