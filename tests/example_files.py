@@ -7,6 +7,7 @@ import numpy as np
 from builders import random_words, small_config
 from transduce import artifact
 from transduce.config import BERTConfig, GPTConfig, RNNConfig, RunConfig, ViTConfig
+from transduce.data.language_tags import with_language_tags
 from transduce.data.tokenizer_training import train_tokenizer
 from transduce.models.build import build
 
@@ -33,6 +34,10 @@ def write_files(folder: Path) -> None:
     for name in ("valid", "test"):
         _write(folder / f"{name}.en", ENGLISH[:3])
         _write(folder / f"{name}.de", GERMAN[:3])
+    there = [f"{source}\t{target}" for source, target in zip(english, german, strict=True)]
+    for name in ("ours", "web", "synthetic", "new", "en-de"):
+        _write(folder / f"{name}.tsv", there)
+    _write(folder / "de-en.tsv", ["\t".join(pair.split("\t")[::-1]) for pair in there])
     _write(folder / "terms.tsv", ["dog\tHund"])
     _write(folder / "test.words", ENGLISH[:2])
     _write(folder / "test.phones", ["a b\ta c", "d"])
@@ -63,6 +68,11 @@ def save_models(folder: Path) -> None:
     model = build(small_config(encoder_layers=3, decoder_layers=3), tokenizer.vocabulary, seed=0).eval()
     for name in ("en-de/final", "en-de/best", "older/final", "de-en/final", "g2p/final"):
         artifact.save(model, folder / "runs" / name, tokenizer)
+    artifact.save(model, folder / "models" / "en-xx", tokenizer)
+    for place, codes in (("runs/both/final", ["en", "de"]), ("models/nllb", ["eng_Latn", "deu_Latn"])):
+        tagged = with_language_tags(tokenizer, codes)
+        several = build(small_config(), tagged.vocabulary, seed=0).eval()
+        artifact.save(several, folder / place, tagged)
 
 
 def _write(path: Path, lines: list[str]) -> None:

@@ -51,8 +51,6 @@ def train(
 
     Example: transduce train --source train.en --target train.de --out runs/en-de
 
-    Fine-tuning: transduce train --from MODEL --pairs new.tsv:3 --pairs old.tsv:0.2 --out runs/tuned
-
     With several processes: torchrun --nproc-per-node 2 -m transduce train ...
     """
     from transduce.cli.resuming import confirm_resume
