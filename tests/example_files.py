@@ -34,10 +34,6 @@ def write_files(folder: Path) -> None:
     for name in ("valid", "test"):
         _write(folder / f"{name}.en", ENGLISH[:3])
         _write(folder / f"{name}.de", GERMAN[:3])
-    there = [f"{source}\t{target}" for source, target in zip(english, german, strict=True)]
-    for name in ("ours", "web", "synthetic", "new", "en-de"):
-        _write(folder / f"{name}.tsv", there)
-    _write(folder / "de-en.tsv", ["\t".join(pair.split("\t")[::-1]) for pair in there])
     _write(folder / "terms.tsv", ["dog\tHund"])
     _write(folder / "test.words", ENGLISH[:2])
     _write(folder / "test.phones", ["a b\ta c", "d"])
@@ -63,16 +59,17 @@ def write_images(folder: Path) -> None:
 
 
 def save_models(folder: Path) -> None:
-    """Save translators with random weights in the folders that the pages use."""
+    """Save translators with random weights, and an adapter, in the folders that the pages use."""
     tokenizer = train_tokenizer(ENGLISH, GERMAN, size=300)
     model = build(small_config(encoder_layers=3, decoder_layers=3), tokenizer.vocabulary, seed=0).eval()
     for name in ("en-de/final", "en-de/best", "older/final", "de-en/final", "g2p/final"):
         artifact.save(model, folder / "runs" / name, tokenizer)
-    artifact.save(model, folder / "models" / "en-xx", tokenizer)
-    for place, codes in (("runs/both/final", ["en", "de"]), ("models/nllb", ["eng_Latn", "deu_Latn"])):
-        tagged = with_language_tags(tokenizer, codes)
-        several = build(small_config(), tagged.vocabulary, seed=0).eval()
-        artifact.save(several, folder / place, tagged)
+    artifact.create_adapter(
+        folder / "runs/en-de/final", folder / "runs/medical/final", rank=2, alpha=4.0, seed=1
+    )
+    tagged = with_language_tags(tokenizer, ["de", "en"])
+    several = build(small_config(), tagged.vocabulary, seed=0).eval()
+    artifact.save(several, folder / "runs/both/final", tagged)
 
 
 def _write(path: Path, lines: list[str]) -> None:

@@ -42,6 +42,24 @@ CONFIG = RunConfig(
         precision="float32",
     ),
 )
+BASE = RunConfig(
+    model=TransformerConfig(encoder_layers=1, decoder_layers=1, d_model=32, d_ff=64, heads=2, dropout=0.0),
+    training=TrainingConfig(
+        steps=400, warmup=40, learning_rate=0.01, max_tokens=512, validate_every=400, precision="float32"
+    ),
+)
+ADAPTER = RunConfig(
+    training=TrainingConfig(
+        steps=120,
+        warmup=10,
+        learning_rate=0.01,
+        max_tokens=512,
+        validate_every=20,
+        keep=3,
+        average=2,
+        precision="float32",
+    )
+)
 
 
 def train(
@@ -51,18 +69,31 @@ def train(
 
     ``weighted``: see the lines of the first half of the text twice, and of the second every other time.
     """
-    torch.set_num_threads(1)
     if moment is not None:
         _send_signal_at(moment, number)
+    _train(folder, weighted=weighted, tokenizer="bpe", vocabulary=280, hold_out=0.1, config=CONFIG)
+
+
+def train_base(folder: Path) -> None:
+    """Train a model to be adapted."""
+    _train(folder, tokenizer="char", config=BASE)
+
+
+def train_adapter(folder: Path, base: Path, moment: int | None = None) -> None:
+    """Train an adapter of the model ``base``, or resume; at a ``moment``, be killed."""
+    if moment is not None:
+        _send_signal_at(moment, signal.SIGKILL)
+    _train(folder, from_model=base, adapter=8, config=ADAPTER)
+
+
+def _train(folder: Path, *, weighted: bool = False, **options: Any) -> None:
+    torch.set_num_threads(1)
     with Path(os.devnull).open("w") as silence:
         train_translation(
             folder / "run",
             source=_halves(folder / "source", (":2", ":0.5")) if weighted else folder / "source",
             target=_halves(folder / "target", ("", "")) if weighted else folder / "target",
-            tokenizer="bpe",
-            vocabulary=280,
-            hold_out=0.1,
-            config=CONFIG,
+            **options,
             resume=True,
             console=Console(file=silence),
         )

@@ -306,7 +306,7 @@ def test_nan_logits_are_an_error():
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("changes", SUPPORTED[:3])
+@pytest.mark.parametrize("changes", SUPPORTED)
 def test_a_prefix_is_read_before_the_search(changes, beam, searches):
     model = packed("float32", **changes)
     sources, lengths, prefix = padded([9, 4, 1, 6, 3]), [12, 7, 1, 12, 9], [7, 11]

@@ -199,6 +199,17 @@ FromModel = Annotated[
         "--from", metavar="MODEL", help="Model folder to fine-tune on the new data.", rich_help_panel=MODEL
     ),
 ]
+Adapter = Annotated[
+    int | None,
+    Option(
+        metavar="RANK",
+        min=1,
+        max=1_000_000,
+        help="With --from: train only low-rank additions (LoRA) of this rank, for example 8. The run's model "
+        "folders hold them alone; see transduce merge.",
+        rich_help_panel=MODEL,
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     Option(

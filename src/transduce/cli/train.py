@@ -1,7 +1,5 @@
 """``transduce train``."""
 
-import sys
-
 from transduce.cli import options as o
 from transduce.data.text_files import MAX_LINE_BYTES
 
@@ -22,6 +20,7 @@ def train(
     preset: o.Preset = None,
     family: o.Family = None,
     from_model: o.FromModel = None,
+    adapter: o.Adapter = None,
     overrides: o.Overrides = None,
     steps: o.Steps = None,
     epochs: o.Epochs = None,
@@ -73,6 +72,7 @@ def train(
         preset=preset,
         family=family,
         from_model=from_model,
+        adapter=adapter,
         overrides=parse_overrides(overrides),
         steps=steps,
         epochs=epochs,
@@ -98,4 +98,4 @@ def train(
         resume=resume or confirm_resume(out),
     )
     if not run.finished:
-        sys.exit(130)  # interrupted; the resume command has been printed
+        raise SystemExit(130)  # interrupted; the resume command has been printed

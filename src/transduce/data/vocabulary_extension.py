@@ -59,6 +59,8 @@ class SymbolTable:
         self.unknown = self.model.get("unk_id")
         if self.unknown is None:
             self.unknown = self.vocabulary.get(self.model.get("unk_token") or "")
+        if side.map is not None:
+            self.unknown = side.map.unknown
 
     @property
     def is_complete(self) -> bool:
@@ -148,7 +150,8 @@ def extend_vocabulary(side: SideTokenizer, symbols: Sequence[str]) -> SideTokeni
     table = SymbolTable(side)
     # Tokens outside the model would get ids after those of a larger model: they move into it.
     outside = side.backend.get_vocab(with_added_tokens=True).items() - table.vocabulary.items()
-    added = [*sorted(outside, key=lambda item: item[1]), *zip(symbols, count(side.size), strict=False)]
+    first = max(side.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+    added = [*sorted(outside, key=lambda item: item[1]), *zip(symbols, count(first), strict=False)]
     vocabulary = table.model.get("vocab")
     if isinstance(vocabulary, list):
         _extend_list(vocabulary, added)
@@ -156,11 +159,23 @@ def extend_vocabulary(side: SideTokenizer, symbols: Sequence[str]) -> SideTokeni
         vocabulary.update(added)
     with guarded(_NAME, "cannot be extended", muted=True):
         backend = Backend.from_str(json.dumps(table.content, ensure_ascii=False))
-    extended = SideTokenizer(backend, plain=side.backend.encode_special_tokens, name=_NAME)
+    tokens = None if side.map is None else [*side.map.tokens, *symbols]
+    extended = SideTokenizer(backend, tokens, plain=side.backend.encode_special_tokens, name=_NAME)
     expected = {**side.backend.get_vocab(), **dict(added)}
     if backend.get_vocab() != expected or extended.size != side.size + len(symbols):
         raise _not_extensible(table.kind)
     return extended
+
+
+def know_characters(backend: Backend, tokens: Sequence[str]) -> Backend:
+    """Return a tokenizer that knows all tokens of a model's vocabulary that are single characters.
+
+    Where SentencePiece does not know a character, it gives the character itself as a piece. A vocabulary that
+    was made from the pieces of two SentencePiece models may contain it.
+    """
+    known = backend.get_vocab(with_added_tokens=True)
+    missing = [token for token in tokens if len(token) == 1 and token not in known]
+    return extend_vocabulary(SideTokenizer(backend), missing).backend if missing else backend
 
 
 def _extend_list(vocabulary: list[list[Any]], added: list[tuple[str, int]]) -> None:

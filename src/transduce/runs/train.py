@@ -60,6 +60,7 @@ def train(
     preset: str | None = None,
     family: str | None = None,
     from_model: File | None = None,
+    adapter: int | None = None,
     steps: int | None = None,
     epochs: float | None = None,
     minutes: float | None = None,
@@ -102,11 +103,12 @@ def train(
     "unigram", "wordpiece", "char", "byte", "symbols") or the path of an existing tokenizer, of size
     ``vocabulary`` at most; ``source_tokenizer`` and ``target_tokenizer`` replace it on one side, and
     ``separate`` trains one per side. With ``from_model``, the tokenizer is that of the model, and
-    ``extend_vocabulary`` adds characters to it that it does not know. ``normalize`` is the Unicode
-    normalization of all text: "nfc", "nfd", "nfkc" or "none". Pairs longer than ``max_length`` tokens are
-    left out. The text is checked for problems unless ``check`` is false; ``strict`` refuses text with
-    problems. ``validation_metric`` decides which model is the best: "loss" (default), "bleu" or "chrf" of
-    validation sentences translated greedily. See
+    ``extend_vocabulary`` adds characters to it that it does not know; ``adapter`` is the rank of low-rank
+    additions (LoRA) that are trained instead of its weights, and that the model folders of the run hold
+    alone. ``normalize`` is the Unicode normalization of all text: "nfc", "nfd", "nfkc" or "none". Pairs
+    longer than ``max_length`` tokens are left out. The text is checked for problems unless ``check`` is
+    false; ``strict`` refuses text with problems. ``validation_metric`` decides which model is the best:
+    "loss" (default), "bleu" or "chrf" of validation sentences translated greedily. See
     `transduce.runs.train` for the other options.
     """
     given = ignored_by_resume(train, locals())
@@ -144,6 +146,7 @@ def train(
                 preset=preset,
                 family=family,
                 from_model=from_model,
+                adapter=adapter,
                 steps=steps,
                 epochs=epochs,
                 minutes=minutes,
