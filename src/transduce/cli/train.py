@@ -1,5 +1,7 @@
 """``transduce train``."""
 
+import sys
+
 from transduce.cli import options as o
 from transduce.data.text_files import MAX_LINE_BYTES
 
@@ -50,6 +52,8 @@ def train(
 
     Example: transduce train --source train.en --target train.de --out runs/en-de
 
+    Fine-tuning: transduce train --from MODEL --pairs new.tsv:3 --pairs old.tsv:0.2 --out runs/tuned
+
     With several processes: torchrun --nproc-per-node 2 -m transduce train ...
     """
     from transduce.cli.resuming import confirm_resume
@@ -98,4 +102,4 @@ def train(
         resume=resume or confirm_resume(out),
     )
     if not run.finished:
-        raise SystemExit(130)  # interrupted; the resume command has been printed
+        sys.exit(130)  # interrupted; the resume command has been printed
