@@ -7,6 +7,7 @@ import numpy as np
 from builders import random_words, small_config
 from transduce import artifact
 from transduce.config import BERTConfig, GPTConfig, RNNConfig, RunConfig, ViTConfig
+from transduce.data.language_tags import with_language_tags
 from transduce.data.tokenizer_training import train_tokenizer
 from transduce.models.build import build
 
@@ -66,6 +67,9 @@ def save_models(folder: Path) -> None:
     artifact.create_adapter(
         folder / "runs/en-de/final", folder / "runs/medical/final", rank=2, alpha=4.0, seed=1
     )
+    tagged = with_language_tags(tokenizer, ["de", "en"])
+    several = build(small_config(), tagged.vocabulary, seed=0).eval()
+    artifact.save(several, folder / "runs/both/final", tagged)
 
 
 def _write(path: Path, lines: list[str]) -> None:

@@ -16,8 +16,13 @@ def marian_twin(model: Transformer, positions: int = 64):
     return twin
 
 
-def hugging_face_search(twin, source: torch.Tensor, max_length: int, beam: int, alpha: float):
-    """(tokens without the end, score) of every hypothesis of every source, by ``generate``."""
+def hugging_face_search(
+    twin, source: torch.Tensor, max_length: int, beam: int, alpha: float, first: int | None = None
+):
+    """(tokens without the end, score) of every hypothesis of every source, by ``generate``.
+
+    ``first`` is a token with which every target is forced to begin; it is not in the results.
+    """
     config = twin.config
     special = {config.pad_token_id, config.bos_token_id} - {config.eos_token_id}
     # With one beam it is greedy search, which takes no penalty and gives no score.
@@ -27,7 +32,8 @@ def hugging_face_search(twin, source: torch.Tensor, max_length: int, beam: int, 
         attention_mask=source != config.pad_token_id,
         num_beams=beam,
         num_return_sequences=beam,
-        max_new_tokens=max_length,
+        max_new_tokens=max_length + (first is not None),
+        forced_bos_token_id=first,
         suppress_tokens=sorted(special),
         do_sample=False,
         return_dict_in_generate=True,
@@ -35,9 +41,10 @@ def hugging_face_search(twin, source: torch.Tensor, max_length: int, beam: int, 
         **searching,
     )
     scores = found.sequences_scores.tolist() if beam > 1 else [None] * len(source)
+    begin = 1 if first is None else 2
     each = [
         (_spoken(tokens, config.eos_token_id, config.pad_token_id), score)
-        for tokens, score in zip(found.sequences[:, 1:].tolist(), scores, strict=True)
+        for tokens, score in zip(found.sequences[:, begin:].tolist(), scores, strict=True)
     ]
     return [each[begin : begin + beam] for begin in range(0, len(each), beam)]
 

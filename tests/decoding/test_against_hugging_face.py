@@ -65,6 +65,20 @@ def test_random_models(seed, activation):
     assert len(set(lengths)) > 3
 
 
+@pytest.mark.parametrize(("beam", "alpha"), [(1, 0.0), (3, 0.0), (3, 1.0), (4, 0.6)])
+def test_the_token_of_a_language_before_every_target(beam, alpha):
+    """It is read and not chosen: its probability does not count, but the length penalty counts it."""
+    model = frequently_ending_model(5)
+    twin, language = marian_twin(model), 9
+    source = random_tokens(20, 6, seed=6)
+    ours = beam_search(model, source, 8, beam=beam, penalty=plain_penalty(alpha), prefix=[language])
+    theirs = hugging_face_search(twin, source, 8, beam, alpha, first=language)
+    for hypotheses, others in zip(ours, theirs, strict=True):
+        assert [each.tokens for each in hypotheses] == [tokens for tokens, _ in others]
+        for each, (_, score) in zip(hypotheses, others, strict=True):
+            assert score is None or each.score == pytest.approx(score, abs=1e-4)
+
+
 def test_each_sentence_has_its_own_maximum_length():
     """``generate`` has each limit per batch, so it gets each sentence at a time."""
     model = frequently_ending_model(3)

@@ -18,8 +18,8 @@ extern long transduce_products_per_thread;
 typedef struct Search Search;
 Search *transduce_search_new(const Kernels *kernels, const Decoder *decoder, const SearchSettings *settings);
 void transduce_search_penalties(Search *s, const double *penalties, int64_t count);
-int transduce_search_add(Search *s, int64_t index, const float *memory, int64_t length, int64_t limit, int64_t first,
-    const int32_t *shortlist, int64_t listed, int32_t threads);
+int transduce_search_add_source(Search *s, int64_t index, const float *memory, int64_t length, int64_t limit,
+    const int64_t *first, int64_t first_count, const int32_t *shortlist, int64_t listed, int32_t threads);
 int transduce_search_advance(Search *s, int64_t most, int32_t threads);
 int transduce_search_state(const Search *s, int64_t index);
 int64_t transduce_search_result(const Search *s, int64_t index, int64_t rank, int32_t *tokens, float *sums, double *score);
@@ -315,7 +315,7 @@ static void check_search(const Kernels *k, int kind, int activation, int has_sho
     if (transduce_encode(k, &encoder, begins, SENTENCES, embedded, memory, 2)) failures++;
     double penalties[LIMIT + 1], scores[2][SENTENCES];
     for (int i = 0; i <= LIMIT; i++) penalties[i] = 1 + i;
-    const int64_t forbidden[] = {0, 1};
+    const int64_t forbidden[] = {0, 1}, first[] = {1, 5, 3}, outside[] = {1, VOCABULARY};
     for (int way = 0; way < 2; way++) {
         const SearchSettings settings = {penalties, forbidden, LIMIT + 1, 2, way ? SENTENCES : 2, BEAM, BEAM, 2, 1, has_shortlists};
         Search *search = transduce_search_new(k, &decoder, &settings);
@@ -328,7 +328,8 @@ static void check_search(const Kernels *k, int kind, int activation, int has_sho
                     long count = 0;
                     for (int32_t token = 0; token < VOCABULARY; token++)
                         if (token == 2 || (token + added) % 3) listed[count++] = token;
-                    if (transduce_search_add(search, slot, memory + begins[added] * D, length, LIMIT - added % 3, 1,
+                    if (transduce_search_add_source(search, slot, memory + begins[added] * D, length, LIMIT - added % 3,
+                            first, 1 + added % 3,
                             has_shortlists ? listed : NULL, count, 1)) failures++;
                     in_slot[slot] = added++;
                 }
@@ -346,14 +347,15 @@ static void check_search(const Kernels *k, int kind, int activation, int has_sho
         if (search) {
             const int32_t list[] = {2, 3, 4, 5, 6, 7, 8, 9}, falling[] = {2, 3, 5, 4, 6, 7, 8, 9}, beyond[] = {2, 3, 4, 5, 6, 7, 8, VOCABULARY};
             const int32_t *l = has_shortlists ? list : NULL;
-            failures += transduce_search_add(search, -1, memory, 4, 3, 1, l, 8, 1) != BAD_ARGUMENT;
-            failures += transduce_search_add(search, 0, memory, 0, 3, 1, l, 8, 1) != BAD_ARGUMENT;
-            failures += transduce_search_add(search, 0, memory, 4, LIMIT + 1, 1, l, 8, 1) != BAD_ARGUMENT;
-            failures += transduce_search_add(search, 0, memory, 4, 3, VOCABULARY, l, 8, 1) != BAD_ARGUMENT;
-            failures += transduce_search_add(search, 0, memory, 4, 3, 1, has_shortlists ? NULL : list, 8, 1) != BAD_ARGUMENT;
-            failures += transduce_search_add(search, 0, memory, 4, 3, 1, list, 7, 1) != BAD_ARGUMENT;
-            failures += transduce_search_add(search, 0, memory, 4, 3, 1, falling, 8, 1) != BAD_ARGUMENT;
-            failures += transduce_search_add(search, 0, memory, 4, 3, 1, beyond, 8, 1) != BAD_ARGUMENT;
+            failures += transduce_search_add_source(search, -1, memory, 4, 3, first, 1, l, 8, 1) != BAD_ARGUMENT;
+            failures += transduce_search_add_source(search, 0, memory, 0, 3, first, 1, l, 8, 1) != BAD_ARGUMENT;
+            failures += transduce_search_add_source(search, 0, memory, 4, LIMIT + 1, first, 1, l, 8, 1) != BAD_ARGUMENT;
+            failures += transduce_search_add_source(search, 0, memory, 4, 3, first, 0, l, 8, 1) != BAD_ARGUMENT;
+            failures += transduce_search_add_source(search, 0, memory, 4, 3, outside, 2, l, 8, 1) != BAD_ARGUMENT;
+            failures += transduce_search_add_source(search, 0, memory, 4, 3, first, 1, has_shortlists ? NULL : list, 8, 1) != BAD_ARGUMENT;
+            failures += transduce_search_add_source(search, 0, memory, 4, 3, first, 1, list, 7, 1) != BAD_ARGUMENT;
+            failures += transduce_search_add_source(search, 0, memory, 4, 3, first, 1, falling, 8, 1) != BAD_ARGUMENT;
+            failures += transduce_search_add_source(search, 0, memory, 4, 3, first, 1, beyond, 8, 1) != BAD_ARGUMENT;
             failures += transduce_search_state(search, settings.slots) != -1;
         } else
             failures++;

@@ -303,3 +303,27 @@ def test_nan_logits_are_an_error():
     model.decoder.layers[0].feed_forward.inner.bias.data[5] = torch.nan
     with pytest.raises(TransduceError, match=r"NaN|numbers"):
         beam_search(to_precision(model, "int8"), random_tokens(2, 5), [4, 4])
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("changes", SUPPORTED)
+def test_a_prefix_is_read_before_the_search(changes, beam, searches):
+    model = packed("float32", **changes)
+    sources, lengths, prefix = padded([9, 4, 1, 6, 3]), [12, 7, 1, 12, 9], [7, 11]
+    found = beam_search(model, sources, lengths, beam=beam, prefix=prefix)
+    assert searches == [1]
+    assert found == oracle(model, sources, lengths, beam=beam, prefix=prefix)
+    assert found != beam_search(model, sources, lengths, beam=beam)
+
+
+def test_sentences_with_a_prefix_join_and_leave():
+    model = packed("float32")
+    sources = padded([5, 8, 2, 7, 3, 6])
+    request = SearchRequest(
+        [9] * 6, [1.0] * 30, beam=2, count=1, exact=True, bos=1, eos=2, forbidden=[0, 1], prefix=[5]
+    )
+    search = model.running_search(request, slots=2)
+    for row in sources:
+        search.add(row, 9)
+    found = search.run()
+    assert [found[ticket] for ticket in range(6)] == model.search(sources, request)

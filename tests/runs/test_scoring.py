@@ -5,8 +5,11 @@ import torch
 
 from builders import small_gpt, small_model
 from transduce.config import Vocabulary
+from transduce.data.language_tags import with_language_tags
 from transduce.data.prepared import Pairs, PairWriter
+from transduce.data.tokenizer import TokenizerPair
 from transduce.data.tokenizer_training import train_tokenizer
+from transduce.decoding.beam import beam_search
 from transduce.runs import scoring
 from transduce.runs.scoring import TranslationScorer
 
@@ -33,8 +36,8 @@ def translate_perfectly(monkeypatch, tokenizer):
         def __init__(self, row):
             self.tokens = [int(token) for token in row if token > tokenizer.vocabulary.eos]
 
-    def search(model, source, limits, beam):
-        assert beam == 1
+    def search(model, source, limits, beam, prefix):
+        assert (beam, prefix) == (1, [])
         assert len(limits) == len(source)
         return [[Best(row)] for row in source]
 
@@ -74,3 +77,26 @@ def test_a_language_model_cannot_be_scored(pairs, tokenizer):
     gpt = small_gpt(vocabulary=Vocabulary(source=9, target=9))
     with pytest.raises(TypeError, match="gpt"):
         TranslationScorer(pairs, tokenizer).score(gpt)
+
+
+def test_targets_of_each_language_are_searched_on_their_own(monkeypatch, tmp_path, tokenizer):
+    """The token of its language begins every target: it is read before the search, and no part of a text."""
+    tagged = with_language_tags(tokenizer, ["de", "en"])
+    special = tagged.special.model_copy(update={"source_prefix": [], "target_prefix": ["{target_language}"]})
+    pair = TokenizerPair(tagged.source, tagged.target, (), special)
+    with PairWriter(tmp_path, pair.vocabulary.source, pair.vocabulary.target) as writer:
+        for code in ("de", "en", "de"):
+            chosen = pair.for_languages(None, code)
+            writer.write(chosen.encode_source(TEXTS), chosen.encode_target(TEXTS))
+    searched = []
+
+    def search(model, source, limits, beam, prefix):
+        searched.append((prefix, len(source)))
+        return beam_search(model, source, limits, beam=beam, prefix=prefix)
+
+    monkeypatch.setattr(scoring, "beam_search", search)
+    scorer = TranslationScorer(Pairs.open(tmp_path), pair)
+    assert sorted(set(scorer._references)) == sorted(TEXTS)
+    assert scorer.score(model_for(pair)).keys() == {"bleu", "chrf"}
+    ids = {code: pair.target.id_of(f"<2{code}>") for code in ("de", "en")}
+    assert searched == [([ids["de"]], 6), ([ids["en"]], 3)]

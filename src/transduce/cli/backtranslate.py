@@ -13,6 +13,8 @@ def backtranslate(
     model: o.Models,
     input: o.Input = None,  # noqa: A002 (the option's name)
     output: o.Output = None,
+    source_language: o.SourceLanguage = None,
+    target_language: o.TargetLanguage = None,
     max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     tag: Annotated[
         str,
@@ -36,6 +38,7 @@ def backtranslate(
 
     MODEL translates in the reverse direction: from the target language into the source language. Every line
     of the output is a synthetic source, a tab and the original target, ready for `transduce train --pairs`.
+    --source-lang is the language of the input, --target-lang that of the synthetic text.
 
     Example: transduce backtranslate runs/de-en/final --input more.de --output synthetic.tsv --tag "<BT>"
     """
@@ -56,6 +59,8 @@ def backtranslate(
         top_k=top_k,
         top_p=top_p,
         seed=seed,
+        source_language=source_language,
+        target_language=target_language,
         on_warning=warn,
     )
     backtranslate_file(translator, input, output, tag=tag, console=Console(stderr=True))

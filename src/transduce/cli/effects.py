@@ -30,7 +30,7 @@ _RULES = (
     ),
     Rule(("normalize",), lambda p: p.get("from_model"), "with --from"),
     Rule(
-        ("beam", "length_penalty", "precision", "device"),
+        ("beam", "length_penalty", "precision", "device", "source_language", "target_language"),
         lambda p: p.get("hypotheses") and not p.get("model") and not _is_folder(p.get("compare")),
         "without a model",
     ),
@@ -71,7 +71,7 @@ def _check_sampling(given: list[str], parameters: Parameters) -> None:
 
 
 def _no_effect(name: str, reason: str) -> ConfigError:
-    option = f"--{name.replace('_', '-')}"
+    option = f"--{name.replace('_language', '_lang').replace('_', '-')}"
     return ConfigError(f"{option} has no effect {reason}", f"leave {option} out")
 
 

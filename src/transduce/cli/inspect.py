@@ -8,6 +8,8 @@ from transduce.data.text_files import MAX_LINE_BYTES
 def inspect(
     model: o.Model,
     sentence: i.Sentence = None,
+    source_language: o.SourceLanguage = None,
+    target_language: o.TargetLanguage = None,
     target: i.Target = None,
     out: i.Out = None,
     png: i.Png = None,
@@ -34,6 +36,8 @@ def inspect(
         model,
         sentence,
         target=target,
+        source_language=source_language,
+        target_language=target_language,
         out=out,
         png=png,
         layer=layer,

@@ -7,6 +7,8 @@ from transduce.cli import options as o
 
 def interactive(
     model: o.Models,
+    source_language: o.SourceLanguage = None,
+    target_language: o.TargetLanguage = None,
     beam: o.Beam = 4,
     length_penalty: o.LengthPenalty = 0.6,
     alternatives: o.Alternatives = 2,
@@ -36,6 +38,8 @@ def interactive(
         nbest=1 + alternatives,
         precision=precision,
         device=device,
+        source_language=source_language,
+        target_language=target_language,
         on_warning=warn,
     )
     translate_interactively(translator, Console())

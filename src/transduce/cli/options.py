@@ -78,6 +78,43 @@ WeightedPairs = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+SourceLanguage = Annotated[
+    str | None,
+    Option(
+        "--source-lang",
+        metavar="CODE",
+        help="Language of the source, for a model with several; default: the model's own choice.",
+        rich_help_panel=DATA,
+    ),
+]
+TargetLanguage = Annotated[
+    str | None,
+    Option(
+        "--target-lang",
+        metavar="CODE",
+        help="Language to translate into, for a model with several; default: the model's own choice.",
+        rich_help_panel=DATA,
+    ),
+]
+SourceLanguages = Annotated[
+    list[str] | None,
+    Option(
+        "--source-lang",
+        metavar="CODE",
+        help="Language of the source, such as en: of all files, or repeated for each, in the order of the "
+        "files (--source before --pairs). One model then learns several directions.",
+        rich_help_panel=DATA,
+    ),
+]
+TargetLanguages = Annotated[
+    list[str] | None,
+    Option(
+        "--target-lang",
+        metavar="CODE",
+        help="Language of the target, such as de, likewise. A tag in front of every source says it.",
+        rich_help_panel=DATA,
+    ),
+]
 ValidSource = Annotated[
     list[Path] | None, Option(metavar="FILE", help="Validation source file.", rich_help_panel=DATA)
 ]

@@ -24,6 +24,8 @@ def score(
         Literal["text", "json"],
         typer.Option(help="json: also the tokens and their log-probabilities.", rich_help_panel=o.OUTPUT),
     ] = "text",
+    source_language: o.SourceLanguage = None,
+    target_language: o.TargetLanguage = None,
     max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     device: o.Device = "auto",
 ) -> None:
@@ -38,5 +40,13 @@ def score(
 
     from transduce.evaluation.score_files import score_files
 
-    console = Console(stderr=True)
-    score_files(model, source, target, layout=format, device=device, console=console)
+    score_files(
+        model,
+        source,
+        target,
+        source_language=source_language,
+        target_language=target_language,
+        layout=format,
+        device=device,
+        console=Console(stderr=True),
+    )

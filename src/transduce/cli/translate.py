@@ -10,6 +10,8 @@ def translate(
     input: o.Input = None,  # noqa: A002 (the option's name)
     output: o.Output = None,
     source_factor: o.SourceFactor = None,
+    source_language: o.SourceLanguage = None,
+    target_language: o.TargetLanguage = None,
     max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     format: o.Format = "text",  # noqa: A002 (the option's name)
     precision: o.Precision = "auto",
@@ -78,6 +80,8 @@ def translate(
         glossary=glossary,
         constraints=constraint or (),
         prefix=prefix,
+        source_language=source_language,
+        target_language=target_language,
         shortlist=shortlist,
         alignments=format == "json",
         on_warning=warn,

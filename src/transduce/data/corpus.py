@@ -6,6 +6,7 @@ from pathlib import Path
 
 from transduce.data.chunks import CHUNK_PAIRS, Chunk, aligned_chunks, decode_texts
 from transduce.data.factors import FactorLines
+from transduce.data.language_tags import Direction
 from transduce.data.mixture import split_weight
 from transduce.data.pair_files import PairFile, pair_file
 from transduce.data.text_files import count_lines, decode_lines, raw_lines, require_files
@@ -48,12 +49,14 @@ class Corpus:
     """Several parts, one after the other.
 
     A file of source factors has a line for each pair of all parts. ``weights`` has a number for each part, or
-    none if all parts have the weight 1; see `transduce.data.mixture`.
+    none if all parts have the weight 1; see `transduce.data.mixture`. ``directions`` has the languages of
+    each part, or none if the tokenizer has chosen them; see `transduce.data.language_tags`.
     """
 
     parts: tuple[Part, ...]
     factors: tuple[Path, ...] = ()
     weights: tuple[float, ...] = ()
+    directions: tuple[Direction, ...] = ()
 
     @classmethod
     def of(

@@ -65,7 +65,8 @@ def prepare(
 
     Without validation data, a share of the training pairs is held out, but no more than about
     `MAX_HELD_OUT`, each of them once, whatever its weight; ``pairs`` is the number of training pairs, if it
-    is known. A terminal shows how many pairs have been tokenized.
+    is known. The tokens of languages are those of the direction of each part. A terminal shows how many pairs
+    have been tokenized.
     """
     share = 0.0 if valid else min(hold_out, MAX_HELD_OUT / max(1, pairs or _count(train)))
     form = tokenizer.source.normalization or DEFAULT
@@ -79,9 +80,12 @@ def prepare(
         StatusLine(console or Console(quiet=True), "tokenizing pairs", None if valid else pairs) as status,
     ):
         for corpus, writer in ((train, training), (valid, validation)):
+            directions = corpus.directions if corpus else ()
+            by_part = [tokenizer.for_languages(*direction) for direction in directions]
             for chunk in clean_lines(corpus) if corpus else ():
-                sources, *factors = tokenizer.source_columns(chunk.sources, chunk.factors)
-                targets = tokenizer.target_rows(chunk.targets)
+                chosen = by_part[chunk.part] if by_part else tokenizer
+                sources, *factors = chosen.source_columns(chunk.sources, chunk.factors)
+                targets = chosen.target_rows(chunk.targets)
                 fits = np.maximum(sources.lengths, targets.lengths) <= max_length
                 too_long += int(np.count_nonzero(~fits))
                 held_out = np.fromiter(

@@ -302,6 +302,23 @@ class TokenizerPair:
             ids.append(token)
         return ids
 
+    @property
+    def source_frame(self) -> tuple[int, int]:
+        """The numbers of tokens before and after every source, whatever the languages."""
+        special = self.special
+        if special is None:
+            return 0, 1
+        return len(special.source_prefix), 1 if special.source_suffix is None else len(special.source_suffix)
+
+    @property
+    def target_frame(self) -> tuple[int, int]:
+        """The numbers of tokens before and after every target, whatever the languages; ``eos`` ends it."""
+        return 0 if self.special is None else len(self.special.target_prefix), 1
+
+    def check_languages(self) -> None:
+        """Raise a `DataError` if a language that the model needs to be told is not chosen."""
+        _ = self.source_prefix, self.source_suffix, self.target_prefix
+
     def for_languages(self, source: str | None, target: str | None) -> "TokenizerPair":
         """Return the same tokenizers for other languages; ``None`` keeps the one chosen before."""
         if source is None and target is None:

@@ -33,6 +33,7 @@ def beam_search(
     choose: Chooser = choose_best,
     complete: Callable[[int, list[int]], bool] | None = None,
     exact: bool = True,
+    prefix: Sequence[int] = (),
     shortlists: Sequence[Tensor] | None = None,
     trace: Trace | None = None,
 ) -> list[list[Hypothesis]]:
@@ -76,6 +77,9 @@ def beam_search(
             returned only if there are no others.
         exact: Search until no running hypothesis can become one of the ``count`` best; otherwise, end the
             search for a sentence when ``beam`` hypotheses have ended.
+        prefix: Tokens that every target begins with, such as the token of its language. The decoder reads
+            them before the search: they are no part of the hypotheses, their probabilities and their maximum
+            length, but the length penalty counts them, as in Hugging Face's ``generate``.
         shortlists: For each source, the only tokens that its targets may contain, in ascending order; the
             probabilities of the others are 0.
         trace: Receives every candidate of every step, if there is one source.
@@ -83,14 +87,15 @@ def beam_search(
     """
     limits = [max_lengths] * len(source) if isinstance(max_lengths, int) else max_lengths
     count = beam if count is None else min(count, beam)
-    penalty = penalty or paper_penalty()
+    penalty = _counting(len(prefix), penalty or paper_penalty())
     is_plain = choose is choose_best and not (rules or coverage or complete) and trace is None
     if is_plain and isinstance(model, SearchingModel):
-        request = _request(model, limits, beam, count, penalty, exact, shortlists)
+        request = _request(model, limits, beam, count, penalty, exact, prefix, shortlists)
         found = _search_in_model(model, source, request)
         if found is not None:
             return found
-    state = model.start(model.encode(source), max(limits, default=1))
+    state = model.start(model.encode(source), len(prefix) + max(limits, default=1))
+    last = read_prefix(model, state, prefix, source.new_full((len(source),), model.vocabulary.bos))
     covered = source.new_zeros(len(source), 1, source.size(1), dtype=torch.float) if coverage else None
     beams = Beams.start(range(len(source)), covered)
     is_token, eos = tokens_of(source) != model.vocabulary.pad, model.vocabulary.eos
@@ -107,7 +112,6 @@ def beam_search(
         exact=exact,
     )
     tracer = Tracer(trace, penalty) if trace is not None else None
-    last = source.new_full((len(source),), model.vocabulary.bos)
     forbidden = source.new_tensor(forbidden_tokens(model.vocabulary))
     outside = None if shortlists is None else outside_of(shortlists, model.vocabulary.target, source.device)
     while beams.sentences:
@@ -127,6 +131,19 @@ def beam_search(
     return [hypotheses[:count] for hypotheses in search.finished]
 
 
+def read_prefix(model: SequenceModel[Any, Any], state: Any, prefix: Sequence[int], first: Tensor) -> Tensor:
+    """Let a new state read ``first``, (hypotheses,), and the prefix but for its last token; return that."""
+    for token in prefix:
+        model.step(first, state)
+        first = torch.full_like(first, token)
+    return first
+
+
+def _counting(before: int, penalty: LengthPenalty) -> LengthPenalty:
+    """Return a penalty that counts as many tokens before each target."""
+    return (lambda length: penalty(before + length)) if before else penalty
+
+
 def _request(
     model: SequenceModel[Any, Any],
     max_lengths: Sequence[int],
@@ -134,6 +151,7 @@ def _request(
     count: int,
     penalty: LengthPenalty,
     exact: bool,
+    prefix: Sequence[int],
     shortlists: Sequence[Tensor] | None,
 ) -> SearchRequest:
     limits = [max(1, limit) for limit in max_lengths]
@@ -146,6 +164,7 @@ def _request(
         bos=model.vocabulary.bos,
         eos=model.vocabulary.eos,
         forbidden=forbidden_tokens(model.vocabulary),
+        prefix=prefix,
         shortlists=shortlists,
     )
 

@@ -24,12 +24,13 @@ class Piece:
     """A line, or a part of one, and what its translation must contain."""
 
     text: str
-    ids: list[int]  # with ``eos``
+    ids: list[int]  # with the tokens that frame every source, such as ``eos``
     line: int  # the number of its line
     index: int  # its place in the line
     prefix: list[int]  # tokens with which the target begins
     phrases: list[list[int]]  # token sequences that the target contains
     factors: list[list[int]] = field(default_factory=list)  # for each source factor, an id per token
+    is_blank: bool = False  # whether there is nothing to translate
 
     @property
     def source(self) -> npt.NDArray[np.int64]:
@@ -100,7 +101,9 @@ class LineSplitter:
     def _pieces(self, line: str, columns: list[list[int]], number: int, factors: list[str]) -> list[Piece]:
         if self._fits(columns[0]):
             return [self._piece(line, columns, number, 0)]
-        texts = split_text(line, lambda text: self._fits(self.tokenizer.source.encode([text])[0], 1))
+        texts = split_text(
+            line, lambda text: self._fits(self.tokenizer.source.encode([text])[0], self._frame)
+        )
         kept = texts[:1] if self.truncate else texts
         split_factors = zip(*(_split_factors(values, line, kept) for values in factors), strict=True)
         return [
@@ -119,14 +122,20 @@ class LineSplitter:
         ids, *factors = columns
         words = self.glossary.required_words(text, is_first=index == 0) if self.glossary else []
         prefix = self._prefix if index == 0 else []
-        return Piece(text, ids, line, index, prefix, self._phrases(words), factors)
+        is_blank = len(ids) <= self._frame
+        return Piece(text, ids, line, index, prefix, self._phrases(words), factors, is_blank)
+
+    @cached_property
+    def _frame(self) -> int:
+        """The number of tokens that a source has besides those of its text."""
+        return sum(self.tokenizer.source_frame)
 
     @cached_property
     def _prefix(self) -> list[int]:
         return self._phrases([self.prefix])[0] if self.prefix else []
 
     def _phrases(self, texts: Sequence[str]) -> list[list[int]]:
-        return [ids[:-1] for ids in self.tokenizer.encode_target(texts)] if texts else []
+        return self.tokenizer.target.encode(texts) if texts else []
 
 
 def _split_factors(factors: str, line: str, pieces: Sequence[str]) -> list[str]:

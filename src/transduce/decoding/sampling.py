@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transduce.decoding.beam import read_prefix
 from transduce.decoding.candidates import nan_logits
 from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, without_eos
 from transduce.decoding.rules import Rule, forbid_special_tokens
@@ -47,25 +48,27 @@ def sample(
     *,
     count: int = 1,
     rules: Sequence[Rule] = (),
+    prefix: Sequence[int] = (),
     shortlists: Sequence[Tensor] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return ``count`` sampled targets of each source, (batch, source), the most likely first.
 
     The log-probabilities are the model's own, whatever the temperature; the score is their sum. Each source
     has its own random ``generator``, so that samples do not depend on the batch, and may have a shortlist:
-    the only tokens that its targets may contain. A target for which the
-    rules forbid every next token is dropped.
+    the only tokens that its targets may contain. A target for which the rules forbid every next token is
+    dropped. The decoder reads the ``prefix`` before the first sampled token; see `beam_search`.
     """
     special = model.vocabulary
     done: list[list[Hypothesis]] = [[] for _ in source]
-    state = model.start(model.encode(source), max(max_lengths, default=1))
+    state = model.start(model.encode(source), len(prefix) + max(max_lengths, default=1))
+    last = read_prefix(model, state, prefix, source.new_full((len(source),), special.bos))
+    last = last.repeat_interleave(count)
     if count > 1:
         state.select(torch.arange(len(source), device=source.device)[:, None].expand(-1, count))
     # Each sample is a hypothesis on its own, with a beam of 1.
     beams = Beams.start([sentence for sentence in range(len(source)) for _ in range(count)])
     uniform = _uniform_numbers(generators, max_lengths, count).to(source.device)
     all_rules = (forbid_special_tokens(special), *rules)
-    last = source.new_full((len(beams.sentences),), special.bos)
     outside = None if shortlists is None else outside_of(shortlists, special.target, source.device)
     while beams.sentences:
         scores = model.step(last, state).float()[:, None]  # (samples, 1, vocabulary)

@@ -25,20 +25,20 @@ RUNNING_BATCHES = 4  # as large as this many batches are those of a model that k
 
 
 def batch_pieces(pieces: list[Piece], width: int, *, running: bool = False) -> list[list[int]]:
-    """Return the numbers of the pieces of each batch; blank pieces, which are only ``eos``, are left out.
+    """Return the numbers of the pieces of each batch; blank pieces are left out.
 
     ``width`` is the number of hypotheses per piece. With ``running``, batches are several times as large: a
     model whose sentences join and leave takes them up one after the other.
     """
     if running:
         order = sorted(range(len(pieces)), key=lambda row: -len(pieces[row].ids))
-        longest_first = [row for row in order if len(pieces[row].ids) > 1]
+        longest_first = [row for row in order if not pieces[row].is_blank]
         size = max(1, RUNNING_BATCHES * BATCH_HYPOTHESES // width)
         return [longest_first[begin : begin + size] for begin in range(0, len(longest_first), size)]
     # Each phrase widens the beam by one, so pieces with equally many phrases go together.
     lengths: defaultdict[int, dict[int, int]] = defaultdict(dict)
     for row, piece in enumerate(pieces):
-        if len(piece.ids) > 1:
+        if not piece.is_blank:
             lengths[len(piece.phrases)][row] = len(piece.ids)
     batches: list[list[int]] = []
     for phrases, rows in lengths.items():
@@ -70,20 +70,21 @@ def search_pieces(
     settings: SearchSettings,
     count: int,
     *,
+    prefix: Sequence[int] = (),
     shortlist: Shortlist | None = None,
     trace: Trace | None = None,
 ) -> list[list[Hypothesis]]:
     """Return up to ``count`` hypotheses of each piece, best first.
 
-    source (pieces, tokens) holds the padded ids of the pieces, or (pieces, tokens, 1 + factors). ``trace``
-    receives every candidate of every step of a beam search for one piece.
+    source (pieces, tokens) holds the padded ids of the pieces, or (pieces, tokens, 1 + factors). ``prefix``
+    are the tokens that the decoder reads before every search; see `beam_search`. ``trace`` receives every
+    candidate of every step of a beam search for one piece.
     """
     eos, groups = model.vocabulary.eos, settings.diverse_groups
+    longest = None if model.max_length is None else model.max_length - len(prefix)
     rows = [piece for piece in pieces for _ in range(groups)]
     limits = [
-        settings.target_limit(
-            len(piece.ids), model.max_length, max(piece.required_length, settings.min_length)
-        )
+        settings.target_limit(len(piece.ids), longest, max(piece.required_length, settings.min_length))
         for piece in rows
     ]
     rules = settings.rules(eos, [piece.prefix for piece in rows])
@@ -99,6 +100,7 @@ def search_pieces(
             *(model, source, limits, settings.sampling, generators),
             count=count,
             rules=rules,
+            prefix=prefix,
             shortlists=lists,
         )
     phrases = max(len(piece.phrases) for piece in pieces)
@@ -120,6 +122,7 @@ def search_pieces(
         choose=choose,
         complete=constraints.complete if constraints else None,
         exact=settings.stop == "exact",
+        prefix=prefix,
         shortlists=lists,
         trace=trace,
     )

@@ -80,7 +80,8 @@ def _encoded(corpus: Corpus, tokenizer: TokenizerPair, max_pairs: int) -> tuple[
     sources, targets, first = list[Rows](), list[Rows](), 0
     for chunk in clean_lines(corpus):
         source = tokenizer.source_rows(chunk.sources[first::step])
-        target = tokenizer.target_rows(chunk.targets[first::step])
+        # Without the prefix of every target, which no search has to find
+        target = tokenizer.target.rows(chunk.targets[first::step]).framed([], [tokenizer.vocabulary.eos])
         short = np.maximum(source.lengths, target.lengths) <= _LONGEST
         sources.append(source.select(short))
         targets.append(target.select(short))

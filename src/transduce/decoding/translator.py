@@ -61,8 +61,14 @@ class Translator:
     alignments: bool = False  # whether candidates have alignments
     on_warning: Callable[[str], None] | None = None  # receives warnings instead of Python's `warnings`
     longest_source: int | None = None  # in tokens, of the training data, if known
+    # Codes of the languages of a model with several; None for those that its tokenizer has chosen
+    source_language: str | None = None
+    target_language: str | None = None
 
     def __post_init__(self) -> None:
+        chosen = self.tokenizer.for_languages(self.source_language, self.target_language)
+        object.__setattr__(self, "tokenizer", chosen)
+        chosen.check_languages()
         require_utf8(self.prefix, "prefix (--prefix)")
         if self.glossary and (self.settings.sample or self.settings.diverse_groups > 1):
             raise ConfigError(
@@ -100,6 +106,8 @@ class Translator:
         prefix: str = "",
         shortlist: str | Path | None = None,
         alignments: bool = False,
+        source_language: str | None = None,
+        target_language: str | None = None,
         on_warning: Callable[[str], None] | None = None,
     ) -> "Translator":
         """Load a translator from a model folder; several folders are an ensemble.
@@ -107,6 +115,7 @@ class Translator:
         See `SearchSettings` for the settings of the search. ``glossary`` maps source terms to their
         translations, or names a file with a term, a tab and a translation per line; ``constraints`` are
         words that every translation must contain; ``shortlist`` is a file made by ``transduce shortlist``.
+        ``source_language`` and ``target_language`` choose the direction of a model that has several.
         """
         settings = SearchSettings(
             beam=beam,
@@ -145,6 +154,8 @@ class Translator:
             alignments=alignments,
             on_warning=on_warning,
             longest_source=min((length for length in lengths if length), default=None),
+            source_language=source_language,
+            target_language=target_language,
         )
 
     def __repr__(self) -> str:
@@ -229,6 +240,7 @@ class Translator:
         source = pad_ids([piece.source], self.model)
         (hypotheses,) = search_pieces(
             *(self.model, [piece], source, self.settings, self.settings.width),
+            prefix=self.tokenizer.target_prefix,
             shortlist=self.shortlist,
             trace=trace,
         )
@@ -243,7 +255,9 @@ class Translator:
             return None
         text = translation.truncated_source or translation.source
         source = pad_ids(self.tokenizer.encode_source([text]), self.model)
-        attention = mean_attention(self.model, source, [translation.candidates[rank].ids])
+        attention = mean_attention(
+            self.model, source, [translation.candidates[rank].ids], self.tokenizer.target_prefix
+        )
         return attention[0] if attention else None
 
     @property
@@ -279,11 +293,13 @@ class Translator:
         return [join_pieces(line.text, [next(parts) for _ in line.pieces]) for line in split_lines]
 
     def _search(self, pieces: list[Piece]) -> list[list[Hypothesis]]:
-        source = pad_ids([piece.source for piece in pieces], self.model)
+        source, prefix = pad_ids([piece.source for piece in pieces], self.model), self.tokenizer.target_prefix
         found = search_pieces(
-            *(self.model, pieces, source, self.settings, self.settings.nbest), shortlist=self.shortlist
+            *(self.model, pieces, source, self.settings, self.settings.nbest),
+            prefix=prefix,
+            shortlist=self.shortlist,
         )
-        return align(self.model, source, found) if self.alignments else found
+        return align(self.model, source, found, prefix) if self.alignments else found
 
     def _translation(self, piece: Piece, hypotheses: list[Hypothesis]) -> Translation:
         shown = f"{piece.text[:60]!r} ..."

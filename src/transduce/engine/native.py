@@ -88,7 +88,10 @@ def _declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
         "encode": [pointer, pointer, pointer, c_int64, pointer, pointer, c_int32],
         "project": [pointer, pointer, pointer, c_int64, c_int64, pointer, pointer, c_int32],
         "step": [pointer, pointer, pointer, pointer, c_int32],
-        "search_add": [pointer, c_int64, pointer, *[c_int64] * 3, pointer, c_int64, c_int32],
+        "search_add_source": [
+            *(pointer, c_int64, pointer, c_int64, c_int64),
+            *(pointer, c_int64, pointer, c_int64, c_int32),
+        ],
         "search_add_prompt": [pointer, c_int64, pointer, c_int64, c_int64, c_int32],
         "search_advance": [pointer, c_int64, c_int32],
         "search_state": [pointer, c_int64],

@@ -112,6 +112,8 @@ class PackedGPT(Model):
     @torch.no_grad()
     def search(self, source: Tensor, request: SearchRequest) -> list[list[SearchResult]] | None:
         """Run a whole beam search in C, or return ``None`` if the vocabulary is too small for the beam."""
+        if request.prefix:
+            raise ValueError("a prompt has no target prefix: append the tokens to the prompt")
         if request.shortlists or 2 * request.beam + len(request.forbidden) > self.decoder.vocabulary:
             return None
         prompts = self.encode(source).tokens

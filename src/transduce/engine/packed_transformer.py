@@ -136,12 +136,13 @@ class PackedTransformer(Model):
 
     def running_search(self, request: SearchRequest, *, slots: int) -> RunningSearch:
         """Return a search that sentences can join and leave; the request's limits are not used."""
+        first = [request.bos, *request.prefix]
 
         def add_to_slots(search: RunningSearch, free: list[int], sentences: list[Waiting]) -> None:
             sources = [sentence.source for sentence in sentences]
             memory = self.encode(torch.nn.utils.rnn.pad_sequence(sources, True, self.vocabulary.pad))
             for index, (slot, sentence) in enumerate(zip(free, sentences, strict=True)):
-                add_source(search, slot, memory.source(index), sentence, request.bos)
+                add_source(search, slot, memory.source(index), sentence, first)
 
         return RunningSearch.of_request(self.decoder, add_to_slots, request, slots)
 

@@ -3,7 +3,7 @@
 import ctypes
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -194,11 +194,20 @@ class RunningSearch:
             yield SearchResult(tokens[:length].tolist(), log_probabilities, score.value)
 
 
-def add_source(search: RunningSearch, slot: int, memory: Tensor, sentence: Waiting, first: int) -> None:
-    """Let a sentence, encoded as (source, d_model), take a slot; its target begins with ``first``."""
+def add_source(
+    search: RunningSearch, slot: int, memory: Tensor, sentence: Waiting, first: Sequence[int]
+) -> None:
+    """Let a sentence, encoded as (source, d_model), take a slot.
+
+    The decoder reads the tokens ``first`` (``bos``, and the prefix of every target) before it searches; they
+    are no part of the result, nor of the maximum length.
+    """
     listed = None if sentence.shortlist is None else sentence.shortlist.int().contiguous()
-    error = required_library().transduce_search_add(
-        *(search.handle, slot, memory.data_ptr(), len(memory), sentence.max_length, first),
+    read = torch.tensor(first, dtype=torch.long)
+    search.decoder.reserve(len(first) - 1 + sentence.max_length)
+    error = required_library().transduce_search_add_source(
+        *(search.handle, slot, memory.data_ptr(), len(memory), sentence.max_length),
+        *(read.data_ptr(), len(read)),
         *((None, 0) if listed is None else (listed.data_ptr(), len(listed))),
         torch.get_num_threads(),
     )

@@ -45,6 +45,8 @@ def evaluate(
     language: str | None = None,
     comet_model: str = COMET_MODEL,
     resamples: int = 1000,
+    source_language: str | None = None,
+    target_language: str | None = None,
     beam: int = 4,
     length_penalty: float = 0.6,
     precision: "Precision" = "auto",
@@ -70,7 +72,10 @@ def evaluate(
         language: The language of the references, for ``tokenize="moses"``.
         comet_model: The COMET model: a name on the Hugging Face Hub, or a checkpoint file.
         resamples: The number of bootstrap resamples for intervals and p-values.
-        beam: The beam size. This and the following three are for model folders; a `Translator` has its own.
+        source_language: The language of the source, for a model with several.
+        target_language: The language of the references, likewise.
+        beam: The beam size. This, the following three and the languages are for model folders; a
+            `Translator` has its own.
         length_penalty: The exponent α of the length penalty.
         precision: auto, float32, bfloat16 or int8.
         device: auto, cpu, cuda, cuda:1, ….
@@ -90,7 +95,8 @@ def evaluate(
     check_metrics(names, references.lines, options, source_lines)
     if output is not None:
         _check_output(Path(output), model, (reference, source, compare_with))
-    loader = SystemLoader(sources, references, ModelOptions(beam, length_penalty, precision, device), console)
+    model_options = ModelOptions(beam, length_penalty, precision, device, source_language, target_language)
+    loader = SystemLoader(sources, references, model_options, console)
     first, second = _first_system(loader, model, hypotheses), _second_system(loader, compare_with)
 
     first_lines = first.translations()

@@ -68,6 +68,7 @@ def score_pairs(
 ) -> Iterator[Score]:
     """Yield the score of each pair, in order; ``ahead`` pairs are read and sorted by length together.
 
+    The tokens that every target begins with, such as that of its language, are read and not scored.
     ``names`` are the names of the two texts in error messages, such as file names.
     """
     pairs = _zip_lines(sources, targets, names)
@@ -75,8 +76,11 @@ def score_pairs(
     while chunk := list(islice(pairs, ahead)):
         source_ids = tokenizer.encode_source([source for source, _ in chunk])
         target_ids = tokenizer.encode_target([target for _, target in chunk])
-        for rows, name in ((source_ids, names[0]), (target_ids, names[1])):
-            _check_lengths(rows, name, first, min(model.max_length or LONGEST, LONGEST))
+        for rows, name, frame in (
+            (source_ids, names[0], tokenizer.source_frame),
+            (target_ids, names[1], tokenizer.target_frame),
+        ):
+            _check_lengths(rows, name, first, sum(frame), min(model.max_length or LONGEST, LONGEST))
         yield from _score_chunk(model, tokenizer, source_ids, target_ids, max_tokens)
         first += len(chunk)
 
@@ -94,9 +98,9 @@ def _zip_lines(
         yield source, target
 
 
-def _check_lengths(rows: list[list[int]], name: str, first: int, limit: int) -> None:
+def _check_lengths(rows: list[list[int]], name: str, first: int, frame: int, limit: int) -> None:
     for number, ids in enumerate(rows, first):
-        if len(ids) < 2:  # a line of white space has no token but ``eos``
+        if len(ids) <= frame:  # a line of white space has no tokens but those around it, such as ``eos``
             raise DataError(f"{name}, line {number:,}: empty", "remove this line from both files")
         if len(ids) > limit:
             raise DataError(
@@ -113,6 +117,7 @@ def _score_chunk(
     max_tokens: int,
 ) -> list[Score]:
     scores: dict[int, Score] = {}
+    before, _ = tokenizer.target_frame
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     for rows in batches_by_length(lengths, max_tokens):
         batch = pad(
@@ -121,7 +126,7 @@ def _score_chunk(
             tokenizer.vocabulary,
         )
         for row, values in zip(rows, log_probabilities(model, batch), strict=True):
-            scores[row] = Score(readable(tokenizer.target, targets[row][:-1]), values)
+            scores[row] = Score(readable(tokenizer.target, targets[row][before:-1]), values[before:])
     return [scores[row] for row in range(len(scores))]
 
 

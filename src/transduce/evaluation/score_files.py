@@ -24,18 +24,21 @@ def score_files(
     source: Path,
     target: Path,
     *,
+    source_language: str | None = None,
+    target_language: str | None = None,
     layout: Literal["text", "json"] = "text",
     device: str = "auto",
     console: Console,
 ) -> Total:
     """Print each pair's log-probability, then the corpus' total: as the last JSON object, or on ``console``.
 
-    The model computes in float32: rounding to a smaller format would show in the log-probabilities.
+    ``source_language`` and ``target_language`` are those of a model that has several. The model computes in
+    float32: rounding to a smaller format would show in the log-probabilities.
     """
     count = _count_lines(source, target)
     scores = score_pairs(
         for_inference(artifact.load_text_to_text(model), "float32", device),
-        artifact.load_tokenizer(model),
+        artifact.load_tokenizer(model).for_languages(source_language, target_language),
         read_file(source),
         read_file(target),
         names=(str(source), str(target)),

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from transduce import artifact
 from transduce.data.corpus import Corpus
+from transduce.data.language_tags import Direction
 from transduce.data.prepare import clean_lines
 from transduce.data.text_files import is_same_file
 from transduce.decoding.shortlist_learning import coverage, learn_shortlist
@@ -67,14 +68,21 @@ def make_shortlist(
     out: Path,
     *,
     valid: Corpus | None,
+    source_language: str | None = None,
+    target_language: str | None = None,
     frequent: int,
     aligned: int,
     max_pairs: int,
     console: Console,
 ) -> ShortlistReport:
-    """Learn a shortlist from training pairs, write it, and measure it on validation pairs, if any."""
+    """Learn a shortlist from training pairs, write it, and measure it on validation pairs, if any.
+
+    ``source_language`` and ``target_language`` are those of a model that has several.
+    """
     out = user_path(out)
-    tokenizer = artifact.load_tokenizer(model)
+    direction = source_language, target_language
+    tokenizer = artifact.load_tokenizer(model).for_languages(*direction)
+    tokenizer.check_languages()
     _check_output(
         out, [path for each in (corpus, valid) if each for part in each.parts for path in part.paths]
     )
@@ -94,7 +102,7 @@ def make_shortlist(
         vocabulary=tokenizer.vocabulary.target,
         length=length,
         coverage=covered,
-        cost=_measure(model, out, pairs, console) if pairs else None,
+        cost=_measure(model, direction, out, pairs, console) if pairs else None,
     )
 
 
@@ -118,12 +126,14 @@ def _validation_pairs(corpus: Corpus) -> Pairs:
     return pairs[:_LINES]
 
 
-def _measure(model: Path, shortlist: Path, pairs: Pairs, console: Console) -> Cost:
+def _measure(model: Path, direction: Direction, shortlist: Path, pairs: Pairs, console: Console) -> Cost:
     """Translate validation lines with a shortlist and without."""
     sources, references = [source for source, _ in pairs], [[target] for _, target in pairs]
     found = []
     for path, what in ((shortlist, "with the shortlist"), (None, "without it")):
-        translator = Translator.load(model, shortlist=path)
+        translator = Translator.load(
+            model, shortlist=path, source_language=direction[0], target_language=direction[1]
+        )
         translator(sources[0])  # the first call starts threads
         start = time.perf_counter()
         lines = [each.text for each in with_bar(translator.stream(sources), what, len(sources), console)]

@@ -83,6 +83,8 @@ class ModelOptions:
     length_penalty: float = 0.6
     precision: "Precision" = "auto"
     device: str = "auto"
+    source_language: str | None = None
+    target_language: str | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class SystemLoader:
         if isinstance(model, Translator):
             if self.options != ModelOptions():
                 raise ConfigError(
-                    "beam, length_penalty, precision and device do not apply to a Translator",
+                    "beam, length_penalty, precision, device and languages do not apply to a Translator",
                     "give them to Translator.load",
                 )
             return ModelSystem("Translator", model, self.sources.lines, self.console)
@@ -120,6 +122,8 @@ class SystemLoader:
             length_penalty=options.length_penalty,
             precision=options.precision,
             device=options.device,
+            source_language=options.source_language,
+            target_language=options.target_language,
             on_warning=self._warn,
         )
         return ModelSystem(str(model), translator, self.sources.lines, self.console)

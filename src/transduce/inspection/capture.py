@@ -38,8 +38,11 @@ def inspect(translator: Translator | str | Path, source: str, target: str | None
     if not isinstance(model, Transformer | RNN):
         raise TransduceError(f"a {type(model).__name__} cannot be inspected", "inspect a single model")
     eos, limit = model.vocabulary.eos, model.max_length
-    source_ids = _encode(tokenizer.encode_source, source, "the sentence", limit)
-    given = None if target is None else _encode(tokenizer.encode_target, target, "the target", limit)
+    prefix, sizes = tokenizer.target_prefix, (sum(tokenizer.source_frame), sum(tokenizer.target_frame))
+    source_ids = _encode(tokenizer.encode_source, source, "the sentence", sizes[0], limit)
+    given = None
+    if target is not None:
+        given = _encode(tokenizer.encode_target, target, "the target", sizes[1], limit)
     source_row = torch.tensor([source_ids], device=model.device)
     trace: Trace = []
     with evaluating(model):
@@ -48,7 +51,7 @@ def inspect(translator: Translator | str | Path, source: str, target: str | None
             raise DataError(
                 "the search found no translation", "relax the prefix, the constraints or the length limits"
             )
-        target_ids = _with_eos(hypotheses[0], eos) if given is None else given
+        target_ids = [*prefix, *_with_eos(hypotheses[0], eos)] if given is None else given
         decoder_input = [model.vocabulary.bos, *target_ids[:-1]]
         target_row = torch.tensor([decoder_input], device=model.device)
         weights = model.attention(source_row, target_row)
@@ -97,11 +100,12 @@ def best_path(trace: list[list[Branch]], tokens: list[int]) -> list[int]:
 
 
 def _encode(
-    encode: Callable[[Sequence[str]], list[list[int]]], text: str, name: str, limit: int | None
+    encode: Callable[[Sequence[str]], list[list[int]]], text: str, name: str, frame: int, limit: int | None
 ) -> list[int]:
+    """Return the ids of a text, which must have more than the ``frame`` of tokens around it."""
     require_utf8(text, name)
     (ids,) = encode([text])
-    if len(ids) < 2:
+    if len(ids) <= frame:
         raise DataError(f"{name} is empty", "give at least one word")
     for maximum, reason in ((limit, "the model reads"), (MAX_TOKENS, "a page shows")):
         if maximum is not None and len(ids) > maximum:

@@ -25,6 +25,8 @@ def inspect(
     sentence: str | None = None,
     *,
     target: str | None = None,
+    source_language: str | None = None,
+    target_language: str | None = None,
     out: Path | None = None,
     png: Path | None = None,
     layer: int | None = None,
@@ -34,14 +36,19 @@ def inspect(
     json: Path | None = None,
     device: str = "auto",
 ) -> Iterator[Path]:
-    """Inspect a sentence or, with ``corpus``, all heads; yield each file as soon as it is written."""
+    """Inspect a sentence or, with ``corpus``, all heads; yield each file as soon as it is written.
+
+    ``source_language`` and ``target_language`` are those of a model that has several.
+    """
     if corpus and sentence is not None:
         raise ConfigError("both a sentence and --corpus were given", "give one of them")
     if corpus:
         sentence_options = {"--target": target, "--out": out, "--png": png, "--layer": layer, "--beam": beam}
         _refuse(sentence_options, "needs a sentence instead of --corpus")
         check_output(json, "JSON file", *corpus)
-        yield from _inspect_heads(model, *corpus, limit or DEFAULT_PAIRS, json, device)
+        yield from _inspect_heads(
+            *(model, source_language, target_language, *corpus), limit or DEFAULT_PAIRS, json, device
+        )
         return
     if sentence is None:
         raise ConfigError("nothing to inspect was given", "give a sentence, or --corpus SOURCE TARGET")
@@ -52,7 +59,14 @@ def inspect(
     require_different(page, png)
     check_output(page, "HTML page")
     check_output(png, "PNG image")
-    translator = Translator.load(model, beam=beam or DEFAULT_BEAM, precision="float32", device=device)
+    translator = Translator.load(
+        model,
+        beam=beam or DEFAULT_BEAM,
+        precision="float32",
+        device=device,
+        source_language=source_language,
+        target_language=target_language,
+    )
     inspection = inspect_sentence(translator, sentence, target)
     if page:
         inspection.save(page)
@@ -63,7 +77,14 @@ def inspect(
 
 
 def _inspect_heads(
-    model: Path, source: Path, target: Path, limit: int, json: Path | None, device: str
+    model: Path,
+    source_language: str | None,
+    target_language: str | None,
+    source: Path,
+    target: Path,
+    limit: int,
+    json: Path | None,
+    device: str,
 ) -> Iterator[Path]:
     transformer = for_inference(artifact.load(model), "float32", device)
     if not isinstance(transformer, Transformer):
@@ -71,7 +92,7 @@ def _inspect_heads(
             f"{model} is of family {transformer.config.family!r}, which has no attention heads",
             "give the folder of a transformer",
         )
-    tokenizer = artifact.load_tokenizer(model)
+    tokenizer = artifact.load_tokenizer(model).for_languages(source_language, target_language)
     report = examine_files(transformer, tokenizer, source, target, limit, Console(stderr=True))
     print_heads(report, output_console())
     if json:

@@ -104,6 +104,8 @@ class SearchRequest:
     bos: int
     eos: int
     forbidden: Sequence[int]  # tokens that never appear in a target
+    # Tokens that the decoder reads after ``bos``, before the search; no part of the results or their lengths
+    prefix: Sequence[int] = ()
     # For each source, the only tokens that may appear, in ascending order
     shortlists: Sequence[Tensor] | None = None
 

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -88,6 +88,8 @@ def plan(
     minutes: float | None = None,
     precision: str | None = None,
     overrides: Mapping[str, object] | None = None,
+    source_language: str | Sequence[str] | None = None,
+    target_language: str | Sequence[str] | None = None,
     tokenizer: File | None = None,
     source_tokenizer: File | None = None,
     target_tokenizer: File | None = None,
@@ -109,6 +111,8 @@ def plan(
         valid_source=valid_source,
         valid_target=valid_target,
         valid_pairs=valid_pairs,
+        source_language=source_language,
+        target_language=target_language,
         tokenizer=tokenizer,
         source_tokenizer=source_tokenizer,
         target_tokenizer=target_tokenizer,

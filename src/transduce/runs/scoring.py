@@ -1,9 +1,12 @@
 """BLEU and chrF of what a model generates for held-out sources, during validation."""
 
+from itertools import groupby
+from operator import itemgetter
+
 import numpy as np
 from torch import Tensor
 
-from transduce.data.batching import pad_rows
+from transduce.data.batching import Row, pad_rows
 from transduce.data.prepared import Pairs
 from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.beam import beam_search
@@ -28,10 +31,14 @@ class TranslationScorer:
     def __init__(self, pairs: Pairs, tokenizer: TokenizerPair, sentences: int = SENTENCES) -> None:
         count = min(sentences, len(pairs))
         chosen = np.linspace(0, len(pairs) - 1, count).astype(int).tolist()  # evenly spread
-        chosen.sort(key=lambda index: len(pairs.source[index]))
+        before, _ = tokenizer.target_frame
+        targets = {index: pairs.target[index].tolist() for index in chosen}
+        # Targets of one language go together: the decoder reads its token before the search.
+        chosen.sort(key=lambda index: (targets[index][:before], len(pairs.source[index])))
         self._tokenizer = tokenizer
         self._sources = [pairs.source_row(index) for index in chosen]
-        self._references = [tokenizer.decode(pairs.target[index][:-1].tolist()) for index in chosen]
+        self._prefixes = [targets[index][:before] for index in chosen]
+        self._references = [tokenizer.decode(targets[index][before:-1]) for index in chosen]
         tokenize = "13a" if suggested_tokenization(self._references) is None else "char"
         self._metrics = {
             name: SacreBleuMetric.create(name, MetricOptions(tokenize=tokenize)).metric
@@ -43,15 +50,19 @@ class TranslationScorer:
         if not isinstance(model, TextToText):
             raise TypeError(f"a model of family {model.config.family!r} cannot translate")
         hypotheses: list[str] = []
-        for begin in range(0, len(self._sources), SENTENCES_PER_BATCH):
-            rows = self._sources[begin : begin + SENTENCES_PER_BATCH]
-            source: Tensor = pad_rows(rows, model.vocabulary.pad).to(model.device)
-            limits = [len(row) + EXTRA_LENGTH for row in rows]
-            if model.max_length is not None:
-                limits = [min(limit, model.max_length) for limit in limits]
-            found = beam_search(model, source, limits, beam=1)
-            hypotheses += [self._tokenizer.decode(best[0].tokens if best else []) for best in found]
+        for prefix, group in groupby(zip(self._prefixes, self._sources, strict=True), key=itemgetter(0)):
+            sources = [source for _, source in group]
+            for begin in range(0, len(sources), SENTENCES_PER_BATCH):
+                hypotheses += self._translate(model, sources[begin : begin + SENTENCES_PER_BATCH], prefix)
         return {
             name: metric.corpus_score(hypotheses, [self._references]).score
             for name, metric in self._metrics.items()
         }
+
+    def _translate(self, model: TextToText, rows: list[Row], prefix: list[int]) -> list[str]:
+        source: Tensor = pad_rows(rows, model.vocabulary.pad).to(model.device)
+        limits = [len(row) + EXTRA_LENGTH for row in rows]
+        if model.max_length is not None:
+            limits = [min(limit, model.max_length - len(prefix)) for limit in limits]
+        found = beam_search(model, source, limits, beam=1, prefix=prefix)
+        return [self._tokenizer.decode(best[0].tokens if best else []) for best in found]

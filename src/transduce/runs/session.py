@@ -37,6 +37,8 @@ _OPTIONS = {  # where the names differ
     "overrides": "set",
     "source_factors": "source-factor",
     "valid_source_factors": "valid-source-factor",
+    "source_language": "source-lang",
+    "target_language": "target-lang",
 }
 
 

@@ -17,7 +17,7 @@ All of them take the same options about model and training:
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -70,6 +70,8 @@ def train(
     save_minutes: float | None = None,
     validation_metric: Literal["loss", "bleu", "chrf"] | None = None,
     overrides: Mapping[str, object] | None = None,
+    source_language: str | Sequence[str] | None = None,
+    target_language: str | Sequence[str] | None = None,
     tokenizer: File | None = None,
     source_tokenizer: File | None = None,
     target_tokenizer: File | None = None,
@@ -95,7 +97,9 @@ def train(
     validation files, or the fraction ``hold_out`` of the pairs is held out. ``["ours.tsv:3", "web.tsv:0.5"]``
     are files with weights: how often their pairs are seen in an epoch. ``source_factors`` are files with
     a value per word of the source, such as its part of speech, one file for each factor; with validation
-    files, ``valid_source_factors``, too. ``tokenizer`` is a kind ("bpe",
+    files, ``valid_source_factors``, too. ``source_language`` and ``target_language`` are codes such as "en":
+    one for all files, or a list with one for each, so that one model learns several directions.
+    ``tokenizer`` is a kind ("bpe",
     "unigram", "wordpiece", "char", "byte", "symbols") or the path of an existing tokenizer, of size
     ``vocabulary`` at most; ``source_tokenizer`` and ``target_tokenizer`` replace it on one side, and
     ``separate`` trains one per side. With ``from_model``, the tokenizer is that of the model, and
@@ -123,6 +127,8 @@ def train(
                 valid_pairs=valid_pairs,
                 source_factors=source_factors,
                 valid_source_factors=valid_source_factors,
+                source_language=source_language,
+                target_language=target_language,
                 tokenizer=tokenizer,
                 source_tokenizer=source_tokenizer,
                 target_tokenizer=target_tokenizer,

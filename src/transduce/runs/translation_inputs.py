@@ -1,8 +1,8 @@
 """Pairs of texts for a translation run: checked, tokenized and written as ids."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -14,6 +14,13 @@ from transduce.data.corpus import Corpus
 from transduce.data.doctor import Doctor
 from transduce.data.doctor_report import print_report
 from transduce.data.factors import FactorVocabulary
+from transduce.data.language_tags import (
+    check_code,
+    directions_for_validation,
+    directions_of,
+    with_defaults,
+    with_language_tags,
+)
 from transduce.data.normalization import DEFAULT, Normalization
 from transduce.data.prepare import clean_lines, factor_vocabularies, prepare
 from transduce.data.prepared import Pairs
@@ -47,6 +54,9 @@ class TranslationInputs:
     valid_pairs: Files = None
     source_factors: Files = None  # a file for each factor, with a value for each word of the source
     valid_source_factors: Files = None
+    # Codes of languages: none, one for all training files, or one for each in the order of the corpus' parts
+    source_language: str | Sequence[str] | None = None
+    target_language: str | Sequence[str] | None = None
     tokenizer: File | None = None  # a kind to train, or the file of an existing tokenizer
     source_tokenizer: File | None = None  # instead of `tokenizer`, for one side
     target_tokenizer: File | None = None
@@ -74,7 +84,8 @@ class TranslationInputs:
             raise DataError(
                 "no training files were given", "use --source FILE --target FILE, or --pairs FILE"
             )
-        return corpus
+        languages = _codes(self.source_language), _codes(self.target_language)
+        return replace(corpus, directions=directions_of(*languages, len(corpus.parts)))
 
     @cached_property
     def valid(self) -> Corpus | None:
@@ -87,7 +98,11 @@ class TranslationInputs:
                 f"{len(factors)} files of source factors were given for validation, not {expected}",
                 "give --valid-source-factor for each --source-factor if there are validation files",
             )
-        return Corpus.of(*files, "validation", factors)
+        corpus = Corpus.of(*files, "validation", factors)
+        if corpus is None:
+            return None
+        directions = directions_for_validation(self.train.directions, len(corpus.parts))
+        return replace(corpus, directions=directions)
 
     @cached_property
     def factors(self) -> tuple[FactorVocabulary, ...]:
@@ -99,6 +114,7 @@ class TranslationInputs:
         train, valid = self.train, self.valid
         self._check_tokenizer_options(choices)
         self._length_limit(choices)
+        self._check_languages(choices)
         self._check_factors(choices, console)
         if not self.check_text:
             return
@@ -135,6 +151,21 @@ class TranslationInputs:
                 "leave the setting out: the files decide",
             )
 
+    def _check_languages(self, choices: UserChoices) -> None:
+        """Refuse languages that the model to fine-tune does not have, and the lack of those that it needs."""
+        directions = self.train.directions
+        if choices.from_model:
+            tokenizer = artifact.load_tokenizer(choices.from_model)
+            for direction in directions or ((None, None),):
+                tokenizer.for_languages(*direction).check_languages()
+            return
+        for direction in directions:
+            for code in direction:
+                if code is not None:
+                    check_code(code)
+            if direction[1] is None:
+                raise ConfigError("--source-lang was given without --target-lang", "add --target-lang CODE")
+
     def _check_tokenizer_options(self, choices: UserChoices) -> None:
         """Refuse options about a vocabulary that is not trained."""
         training = {
@@ -170,8 +201,14 @@ class TranslationInputs:
         That of a model to fine-tune may be extended.
         """
         if choices.from_model:
-            known = artifact.load_tokenizer(choices.from_model)
+            known = with_defaults(artifact.load_tokenizer(choices.from_model), self.train.directions)
             return adapt_tokenizer(known, self.train, console, extend=self.extend_vocabulary)
+        tokenizer = self._new_tokenizer(console)
+        directions = self.train.directions
+        codes = {code for direction in directions for code in direction if code is not None}
+        return with_defaults(with_language_tags(tokenizer, codes), directions) if codes else tokenizer
+
+    def _new_tokenizer(self, console: Console) -> TokenizerPair:
         source, target = self._kinds()
         with console.status("training the tokenizer ..."):
             if source == target and (isinstance(source, Path) or not self.separate):
@@ -249,3 +286,7 @@ class TranslationInputs:
             raise not_for_pairs(choices.family)
         limit = choose_translation_model(choices, 0, joint=True).length_limit
         return min(self.max_length, limit or self.max_length)
+
+
+def _codes(languages: str | Sequence[str] | None) -> list[str]:
+    return [languages] if isinstance(languages, str) else list(languages or ())

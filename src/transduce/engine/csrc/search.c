@@ -21,15 +21,17 @@ enum { PAGE_SIZE = 16, GROUP = 32 }; /* positions of a page; hypotheses whose lo
 typedef struct {
     int32_t state, length, limit, width, ended;
     int32_t first_position;    /* of the first token: the length of the prompt before it */
+    int32_t unread;            /* tokens of the prompt that are still to be read, one in each step */
     Source source;
     float *memory;             /* the keys and values of the source */
     int32_t *shortlist;        /* the tokens that may follow, in ascending order; or NULL, all */
     float *listed;             /* (beam, padded(listed_count)): their logits */
     int64_t listed_count;
-    int32_t *history;          /* owns the next five arrays */
+    int32_t *history;          /* owns the next six arrays */
     int32_t *tokens, *origins; /* (lengths, beam): every token, and the hypothesis it continues; */
     float *sums;               /* the tokens of length 0 are those that are read first */
     int32_t *past, *next_past; /* (beam, positions): the rows of the positions of each hypothesis */
+    int32_t *prompt;           /* (first_position) */
     Ending *endings;           /* (beam), best first */
 } Slot;
 
@@ -132,12 +134,13 @@ static int prepare_slot(const Search *s, Slot *slot, int64_t first_position, int
 {
     const int64_t beam = s->settings.beam, places = (limit + 1) * beam, positions = (first_position + limit) * beam;
     free(slot->history);
-    slot->history = malloc((3 * places + 2 * positions) * sizeof *slot->history);
+    slot->history = malloc((3 * places + 2 * positions + first_position) * sizeof *slot->history);
     if (!slot->history) return NO_MEMORY;
     slot->tokens = slot->history, slot->origins = slot->tokens + places;
     slot->sums = (float *)(slot->origins + places);
     slot->past = (int32_t *)(slot->sums + places), slot->next_past = slot->past + positions;
-    slot->length = slot->ended = 0;
+    slot->prompt = slot->next_past + positions;
+    slot->length = slot->ended = slot->unread = 0;
     slot->width = 1, slot->limit = (int32_t)limit, slot->first_position = (int32_t)first_position;
     slot->sums[0] = 0;
     return DONE;
@@ -165,22 +168,27 @@ static int set_shortlist(Search *s, Slot *slot, const int32_t *tokens, int64_t c
     return transduce_shortlist_join(s->shortlist_output, tokens, count);
 }
 
-/* A sentence takes a free slot: memory (length, d_model) is its encoded source, `first` the token that begins a target.
- * In a search with shortlists, `shortlist` has the tokens that its target may contain, in ascending order. */
-EXPORT int transduce_search_add(Search *s, int64_t index, const float *memory, int64_t length, int64_t limit, int64_t first,
-    const int32_t *shortlist, int64_t listed, int32_t threads)
+/* A sentence takes a free slot: memory (length, d_model) is its encoded source, `first` the tokens that the decoder reads
+ * before it chooses any: at least one. All but the last are read in steps of the running batch, which cost no call of
+ * their own. In a search with shortlists, `shortlist` has the tokens that its target may contain, in ascending order. */
+EXPORT int transduce_search_add_source(Search *s, int64_t index, const float *memory, int64_t length, int64_t limit,
+    const int64_t *first, int64_t first_count, const int32_t *shortlist, int64_t listed, int32_t threads)
 {
     const Stack *stack = &s->decoder->stack;
-    if (check_limit(s, index, 0, limit) || length < 1 || !stack->has_memory || !shortlist != !s->shortlist_output) return BAD_ARGUMENT;
-    if (first < 0 || first >= s->decoder->vocabulary) return BAD_ARGUMENT;
+    const int64_t before = first_count - 1;
+    if (before < 0 || check_limit(s, index, before, limit) || length < 1) return BAD_ARGUMENT;
+    if (!stack->has_memory || !shortlist != !s->shortlist_output) return BAD_ARGUMENT;
+    for (int64_t i = 0; i < first_count; i++)
+        if (first[i] < 0 || first[i] >= s->decoder->vocabulary) return BAD_ARGUMENT;
     Slot *slot = s->slots + index;
     const int64_t stride = (length + WIDEST_VECTOR - 1) / WIDEST_VECTOR * WIDEST_VECTOR, lists = stack->depth * stack->heads;
     free(slot->memory);
     slot->memory = malloc((size_t)(lists * (stride * stack->d_k + length * stack->d_v) + WIDEST_VECTOR) * sizeof(float));
-    if (!slot->memory || prepare_slot(s, slot, 0, limit)) return NO_MEMORY;
+    if (!slot->memory || prepare_slot(s, slot, before, limit)) return NO_MEMORY;
     float *values = slot->memory + lists * stride * stack->d_k;
     slot->source = (Source){slot->memory, values, length, stride};
-    slot->tokens[0] = (int32_t)first;
+    slot->tokens[0] = (int32_t)first[before], slot->unread = (int32_t)before;
+    for (int64_t i = 0; i < before; i++) slot->prompt[i] = (int32_t)first[i], slot->past[i] = (int32_t)(index * s->settings.beam);
     int error = transduce_project(s->kernels, stack, memory, length, stride, slot->memory, values, threads);
     if (!error && shortlist) error = set_shortlist(s, slot, shortlist, listed);
     if (!error) slot->state = RUNNING;
@@ -335,10 +343,10 @@ static int advance_once(Search *s, int64_t *were_running, int64_t *finished, int
         s->first_targets[running] = (int32_t)targets;
         s->sources[running] = slot->source;
         s->running[running++] = (int32_t)i;
-        const int64_t position = slot->first_position + slot->length;
+        const int64_t position = slot->first_position - slot->unread + slot->length;
         if (position + 1 > longest) longest = position + 1;
         for (int64_t n = 0; n < slot->width; n++, targets++) {
-            s->step_tokens[targets] = slot->tokens[slot->length * beam + n];
+            s->step_tokens[targets] = slot->unread ? slot->prompt[position] : slot->tokens[slot->length * beam + n];
             s->positions[targets] = (int32_t)position;
             s->rows[targets] = (int32_t)(i * beam + n);
             s->past[targets] = slot->past + n * (slot->first_position + slot->limit);
@@ -362,6 +370,10 @@ static int advance_once(Search *s, int64_t *were_running, int64_t *finished, int
     for (int64_t i = 0; i < running; i++) {
         const int64_t first = i * 2 * beam;
         if (isnan(s->scores[first])) return NAN_LOGITS;
+        if (s->slots[s->running[i]].unread) { /* the next token is given, whatever was chosen */
+            s->slots[s->running[i]].unread--;
+            continue;
+        }
         extend(s, s->running[i], s->scores + first, s->parents + first, s->chosen + first);
         *finished += s->slots[s->running[i]].state == FINISHED;
     }
