@@ -65,7 +65,7 @@ class PackedStack:
         if attention.rotary is None or positions <= self.struct.positions:
             return
         count = max(positions, 2 * self.struct.positions, FIRST_POSITIONS)
-        self._rotations.append(rotations(count, attention.d_k).contiguous())
+        self._rotations.append(rotations(count, attention.d_k, attention.rotary.base).contiguous())
         self.struct.rotations, self.struct.positions = self._rotations[-1].data_ptr(), count
 
     @cached_property
@@ -109,6 +109,8 @@ def _is_supported(layer: AnyLayer) -> bool:
     attention = layer.self_attention
     return (
         isinstance(attention, FullSelfAttention)
+        and not attention.is_grouped
+        and all(isinstance(around.norm, nn.LayerNorm) for _, around in _residuals(layer))
         and not any(width % MULTIPLE for width in (attention.d_k, attention.d_v))
         and layer.feed_forward.activation in ACTIVATIONS
         and all(is_packable(part) for _, part in _linear_layers(layer))
@@ -145,7 +147,8 @@ def _residuals(layer: AnyLayer) -> Iterator[tuple[str, Residual]]:
     yield "around_feed_forward", layer.around_feed_forward
 
 
-def _copies(norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+def _copies(norm: nn.Module) -> tuple[Tensor, Tensor]:
+    assert isinstance(norm, nn.LayerNorm)  # noqa: S101
     bias = torch.zeros_like(norm.weight) if norm.bias is None else norm.bias
     return as_float32(norm.weight), as_float32(bias)
 

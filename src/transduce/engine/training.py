@@ -40,9 +40,9 @@ def accelerate(model: nn.Module) -> None:
             module.fused = FusedFeedForward(used)
 
 
-def _is_complete(module: nn.LayerNorm | nn.Linear, width: int) -> bool:
+def _is_complete(module: nn.LayerNorm | nn.RMSNorm | nn.Linear, width: int) -> bool:
     """Return whether a module has a bias and a width that fills vectors."""
-    return width % MULTIPLE == 0 and module.bias is not None
+    return width % MULTIPLE == 0 and not isinstance(module, nn.RMSNorm) and module.bias is not None
 
 
 @cache

@@ -43,7 +43,7 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """A stack of layers; pre-norm layers are followed by a final norm."""
 
-    def __init__(self, layers: Iterable[EncoderLayer], final_norm: nn.LayerNorm | None = None) -> None:
+    def __init__(self, layers: Iterable[EncoderLayer], final_norm: nn.Module | None = None) -> None:
         super().__init__()
         self.layers = cast("Sequence[EncoderLayer]", nn.ModuleList(layers))
         self.final_norm = nn.Identity() if final_norm is None else final_norm

@@ -8,6 +8,16 @@ from torch import Tensor, nn
 from transduce.nn.dropout import Dropout
 
 Norm = Literal["post", "pre"]
+Normalization = Literal["layer", "rms"]
+
+
+def normalization(
+    d_model: int, *, kind: Normalization = "layer", eps: float = 1e-5, bias: bool = True
+) -> nn.LayerNorm | nn.RMSNorm:
+    """Return a layer norm, or one that only divides by the root mean square (Zhang and Sennrich, 2019)."""
+    if kind == "rms":
+        return nn.RMSNorm(d_model, eps=eps)
+    return nn.LayerNorm(d_model, eps=eps, bias=bias)
 
 
 class ResidualKernel(Protocol):
@@ -38,10 +48,11 @@ class Residual(nn.Module):
         dropout: float = 0.0,
         eps: float = 1e-5,
         bias: bool = True,
+        kind: Normalization = "layer",
     ) -> None:
         super().__init__()
         self.pre = norm == "pre"
-        self.norm = nn.LayerNorm(d_model, eps=eps, bias=bias)
+        self.norm = normalization(d_model, kind=kind, eps=eps, bias=bias)
         self.dropout = Dropout(dropout)
         self.fused: ResidualKernel | None = None
 
