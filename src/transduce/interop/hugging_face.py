@@ -52,18 +52,28 @@ def read_side(folder: str | Path) -> SideTokenizer | None:
     return next((load_side_tokenizer(path) for path in paths if path.exists()), None)
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON file, which need not exist; one that is not an object counts as empty."""
+    if not path.exists():
+        return {}
+    with _reading(path.parent):
+        fields = json.loads(read_small(path, LARGEST))
+    return fields if isinstance(fields, dict) else {}
+
+
+def named_token(folder: str | Path, name: str) -> str | None:
+    """Return the text of a special token, such as ``cls_token``, if the folder says it."""
+    for file in SPECIAL_TOKENS:
+        token = read_json(user_path(folder) / file).get(name)
+        token = token.get("content") if isinstance(token, dict) else token
+        if isinstance(token, str):
+            return token
+    return None
+
+
 def special_token(folder: str | Path, side: SideTokenizer, name: str, usual: str) -> int:
     """Return the id of a special token, such as ``cls_token``, which the folder may name differently."""
-    text = usual
-    for path in (user_path(folder) / file for file in SPECIAL_TOKENS):
-        if path.exists():
-            with _reading(path.parent):
-                fields = json.loads(read_small(path, LARGEST))
-            token = fields.get(name) if isinstance(fields, dict) else None
-            token = token.get("content") if isinstance(token, dict) else token
-            if isinstance(token, str):
-                text = token
-                break
+    text = named_token(folder, name) or usual
     number = side.id_of(text)
     if number is None:
         raise ArtifactError(f"the tokenizer in {folder} has no token {text}", "copy the folder again")
