@@ -11,6 +11,7 @@ from transduce.interop.hugging_face import CONFIG, TOKENIZERS, read_fields, read
 from transduce.interop.imported import Format, Imported
 from transduce.interop.llama import load_llama
 from transduce.interop.prompt_tokens import declare
+from transduce.interop.roberta import load_roberta
 from transduce.models.bert import BERT
 from transduce.models.gpt import GPT
 from transduce.models.protocol import Model
@@ -21,6 +22,8 @@ _KINDS: dict[str, Callable[[Path], BERT | GPT]] = {
     "llama": load_llama,
     "mistral": load_llama,
     "qwen2": load_llama,
+    "roberta": load_roberta,
+    "xlm-roberta": load_roberta,
 }
 
 
