@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers: their vectors by the library's rules and, where it is installed, by itself."""
+"""Folders of sentence-transformers: vectors by its rules and, where it is installed, by itself."""
 
 import json
 

@@ -12,11 +12,10 @@ from transduce.interop.imported import Format, Imported
 from transduce.interop.llama import load_llama
 from transduce.interop.prompt_tokens import declare
 from transduce.interop.roberta import load_roberta
-from transduce.models.bert import BERT
-from transduce.models.gpt import GPT
+from transduce.interop.vit import load_vit
 from transduce.models.protocol import Model
 
-_KINDS: dict[str, Callable[[Path], BERT | GPT]] = {
+_KINDS: dict[str, Callable[[Path], Model]] = {
     "bert": load_bert,
     "gpt2": load_gpt2,
     "llama": load_llama,
@@ -24,6 +23,7 @@ _KINDS: dict[str, Callable[[Path], BERT | GPT]] = {
     "qwen2": load_llama,
     "roberta": load_roberta,
     "xlm-roberta": load_roberta,
+    "vit": load_vit,
 }
 
 
@@ -36,7 +36,7 @@ def recognises(path: Path) -> bool:
 
 
 def read_folder(folder: Path) -> Imported:
-    """Read a GPT-2 or BERT model that ``save_pretrained`` wrote."""
+    """Read a model that ``save_pretrained`` wrote."""
     fields = read_fields(folder)
     if "transduce" in fields:
         raise ArtifactError(f"{folder} is already a model folder of transduce", "use it without importing it")
@@ -54,7 +54,7 @@ def read_folder(folder: Path) -> Imported:
         raise ArtifactError(
             f"{folder / CONFIG} has a field of the wrong type: {error}", "copy the folder again"
         ) from error
-    return Imported(model, _tokenizer(folder, model))
+    return Imported(model, None if model.vocabulary is None else _tokenizer(folder, model))
 
 
 def _tokenizer(folder: Path, model: Model) -> TokenizerPair:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from transduce.errors import ArtifactError
 from transduce.files import user_path
-from transduce.interop import folders, sentence_transformers
+from transduce.interop import folders, sentence_transformers, timm
 from transduce.interop.imported import Format, Imported
 
-FORMATS: tuple[Format, ...] = (sentence_transformers.FORMAT, folders.FORMAT)
+FORMATS: tuple[Format, ...] = (sentence_transformers.FORMAT, timm.FORMAT, folders.FORMAT)
 
 
 def read_foreign(path: str | Path, name: str | None = None) -> Imported:

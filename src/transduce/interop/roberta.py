@@ -49,7 +49,7 @@ def as_bert(state: Mapping[str, Tensor], first: int) -> dict[str, Tensor]:
     """Return the tensors under BERT's names, and positions without those before the ``first`` one."""
     named = {_name(name): tensor for name, tensor in state.items()}
     positions = named.get(_POSITIONS)
-    if positions is None or positions.dim() != 2 or len(positions) <= first:  # noqa: PLR2004 (a matrix)
+    if positions is None or positions.dim() != 2 or not 0 < first < len(positions):
         raise ArtifactError(f"there are no positions from {first} on", "give the complete weights of a model")
     named[_POSITIONS] = positions[first:]
     return named
