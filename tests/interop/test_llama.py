@@ -162,3 +162,28 @@ def test_models_of_another_shape_are_refused():
         ):
             with pytest.raises(TransduceError, match="llama has"):
                 asked()
+
+
+def test_weights_in_several_files(tmp_path):
+    twin = theirs()
+    twin.save_pretrained(tmp_path, max_shard_size="4KB")
+    assert not (tmp_path / "model.safetensors").exists()
+    tokens = torch.randint(3, 31, (2, 9))
+    with torch.no_grad():
+        torch.testing.assert_close(load_llama(tmp_path)(tokens), twin(tokens).logits, atol=1e-4, rtol=1e-4)
+    index = tmp_path / "model.safetensors.index.json"
+    whole = json.loads(index.read_text())
+    first, *others = whole["weight_map"].items()
+
+    def refuse(named, table):
+        index.write_text(json.dumps(table))
+        with pytest.raises(ArtifactError) as error:
+            load_llama(tmp_path)
+        assert named in str(error.value)
+
+    left = {name: file for name, file in whole["weight_map"].items() if name != "lm_head.weight"}
+    refuse("lm_head.weight", {"weight_map": left})
+    refuse("none.safetensors", {"weight_map": {**dict(others), first[0]: "none.safetensors"}})
+    refuse(index.name, {"weight_map": {first[0]: "../model.safetensors"}})
+    refuse(index.name, {"weight_map": [1]})
+    refuse(index.name, 3)
