@@ -14,6 +14,7 @@ from transduce.cli import (
     inspect,
     interactive,
     lm,
+    merge,
     mlm,
     paper,
     plan,
@@ -34,6 +35,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "train": train.train,
         "report": report.report,
         "average": average.average,
+        "merge": merge.merge,
     },
     "Translate": {
         "translate": translate.translate,

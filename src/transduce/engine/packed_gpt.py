@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transduce.config import GPTConfig, Vocabulary
 from transduce.engine.int8 import Int8Linear, Int8Output
@@ -62,7 +62,13 @@ class PackedGPT(Model):
         is_matrix = isinstance(gpt.output, Embedding)
         output = Int8Output(gpt.output.weight, gpt.output.bias) if in_8_bits and is_matrix else gpt.output
         decoder = PackedDecoder.of(
-            gpt.embedding, gpt.positions, gpt.decoder.layers, gpt.decoder.final_norm, output, used
+            gpt.embedding,
+            gpt.positions,
+            nn.Identity(),
+            gpt.decoder.layers,
+            gpt.decoder.final_norm,
+            output,
+            used,
         )
         return cls(gpt, decoder) if decoder else None
 

@@ -4,10 +4,16 @@ from pathlib import Path
 
 from transduce.errors import ArtifactError
 from transduce.files import user_path
-from transduce.interop import folders, sentence_transformers, timm
+from transduce.interop import ctranslate2_import, folders, marian_import, sentence_transformers, timm
 from transduce.interop.imported import Format, Imported
 
-FORMATS: tuple[Format, ...] = (sentence_transformers.FORMAT, timm.FORMAT, folders.FORMAT)
+FORMATS: tuple[Format, ...] = (
+    ctranslate2_import.FORMAT,
+    marian_import.FORMAT,
+    sentence_transformers.FORMAT,
+    timm.FORMAT,
+    folders.FORMAT,
+)
 
 
 def read_foreign(path: str | Path, name: str | None = None) -> Imported:

@@ -54,3 +54,13 @@ def import_rows(model: nn.Module, rows: Iterable[Row], state: Mapping[str, Tenso
             parts = torch.split(stacked, [len(parameter) for parameter in parameters])
             for parameter, part in zip(parameters, parts, strict=True):
                 parameter.copy_(part)
+
+
+def with_zero_biases(rows: Iterable[Row], state: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """Return their tensors, with zeros for biases that some layers lack while the model has one in all."""
+    ours, complete = dict(model.named_parameters()), dict(state)
+    for row in rows:
+        size = sum(len(ours[name]) for name in row.ours) // len(row.theirs)
+        is_bias = all(name.endswith("bias") for name in row.ours)
+        complete |= {name: torch.zeros(size) for name in row.theirs if is_bias and name not in state}
+    return complete

@@ -1,0 +1,339 @@
+"""Read CTranslate2 models and Argos Translate packages: weights of any type become float32.
+
+A vocabulary without a padding token gets one, whose embedding is zero and whose logit is far below all
+others. It is also what a decoder reads first that starts from a zero embedding.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from transduce.config import TransformerConfig, validate
+from transduce.data.sentencepiece import read_sentencepiece
+from transduce.data.special_tokens import SpecialTokens
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair
+from transduce.data.vocabulary_extension import know_characters
+from transduce.errors import ArtifactError, reason_of, remedy_for
+from transduce.files import read_small
+from transduce.interop import argos
+from transduce.interop.ctranslate2_file import CTranslate2File, float_weights, read_ctranslate2
+from transduce.interop.imported import Format, Imported
+from transduce.interop.positions import position_settings
+from transduce.interop.tables import Row, import_rows, with_zero_biases
+from transduce.models.build import build
+
+MODEL, CONFIG = "model.bin", "config.json"
+PAD = "<pad>"
+NEVER = -100.0  # the logit of a token that must not be predicted; finite, so that training stays possible
+_SENTENCEPIECE = "sentencepiece.model"
+_SIDES = ("source", "target")
+_PADDING = ("<pad>", "<blank>", "[PAD]", "<PAD>")
+_LARGEST_JSON = 1 << 26  # bytes
+_ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "swish", 3: "gelu"}
+_REMEDY = "convert the original model instead, or use the ctranslate2 package"
+# Options that change the computation, and the only value of them that is supported.
+_REQUIRED = {
+    "alibi": 0,
+    "scale_alibi": 0,
+    "multi_query_attention": 0,
+    "parallel_residual": 0,
+    "shared_layer_norm": 0,
+    "sliding_window": 0,
+    "scale_outputs": 0,
+}
+_HARMLESS = {"alibi_use_positive_positions", "alignment_layer", "alignment_heads", "embeddings_merge"}
+_USED = {"activation", "num_heads", "pre_norm", "scale_embeddings", "start_from_zero_embedding"}
+
+_EMBEDDINGS = ("encoder/embeddings_0/weight", "decoder/embeddings/weight", "decoder/projection/weight")
+# ours → theirs, inside a layer
+_LAYER = {
+    "self_attention.query_key_value": ["self_attention/linear_0"],
+    "self_attention.output": ["self_attention/linear_1"],
+    "around_self_attention.norm": ["self_attention/layer_norm"],
+    "feed_forward.inner": ["ffn/linear_0"],
+    "feed_forward.outer": ["ffn/linear_1"],
+    "around_feed_forward.norm": ["ffn/layer_norm"],
+}
+_DECODER_LAYER = {
+    **_LAYER,
+    "memory_attention.query": ["attention/linear_0"],
+    "memory_attention.key_value": ["attention/linear_1"],
+    "memory_attention.output": ["attention/linear_2"],
+    "around_memory_attention.norm": ["attention/layer_norm"],
+}
+
+
+def recognises(path: Path) -> bool:
+    """Return whether this is a folder with a ``model.bin`` and a vocabulary, or an Argos package."""
+    if path.is_dir():
+        return any((folder / MODEL).is_file() for folder in (path, path / "model"))
+    return path.suffix == argos.SUFFIX and path.is_file()
+
+
+def read(path: Path) -> Imported:
+    """Read a folder of CTranslate2, or an Argos package (a file, or unpacked)."""
+    if path.is_file() and path.suffix == argos.SUFFIX:
+        with TemporaryDirectory() as temporary:
+            return read(argos.unpack(path, Path(temporary)))
+    folder = path / "model" if not (path / MODEL).is_file() and (path / "model").is_dir() else path
+    file = read_ctranslate2(folder)
+    if file.spec != "TransformerSpec":
+        raise ArtifactError(f"{file.path} holds a {file.spec}, not an encoder-decoder model", _REMEDY)
+    fields = _read_json(folder / CONFIG, dict) if (folder / CONFIG).exists() else {}
+    vocabularies = [_vocabulary(folder, side) for side in _SIDES]
+    state = float_weights(file)
+    config = _config(file, state, fields)
+    tokens, special = _special_tokens(file, fields, vocabularies, state)
+    tokenizer = _tokenizer([path, folder], tokens, special)
+    model = build(config, tokenizer.vocabulary)
+    rows = list(_rows(config, file))
+    import_rows(model, rows, with_zero_biases(rows, _without_copies(rows, state), model))
+    translate = partial(_translate, folder, tokenizer)
+    return Imported(model.eval(), tokenizer, library="CTranslate2", translate=translate)
+
+
+def _translate(folder: Path, tokenizer: TokenizerPair, lines: list[str]) -> list[str] | None:
+    """Translate greedily with the ``ctranslate2`` package."""
+    try:
+        import ctranslate2
+    except ImportError:
+        return None
+    if not (folder / MODEL).exists():  # a package, which was unpacked for reading
+        return None
+    source, target = tokenizer.source, tokenizer.target
+    pieces = [[source.token_at(token) for token in row] for row in source.encode(lines)]
+    engine = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
+    found = engine.translate_batch(pieces, beam_size=1)
+    rows = ([target.id_of(token) for token in result.hypotheses[0]] for result in found)
+    return [target.decode([token for token in row if token is not None]) for row in rows]
+
+
+def _read_json(path: Path, kind: type) -> Any:
+    try:
+        data = json.loads(read_small(path, _LARGEST_JSON))
+    except OSError as error:
+        raise ArtifactError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"{path} is damaged: {error}", "copy the model again") from error
+    if not isinstance(data, kind):
+        raise ArtifactError(f"{path} does not hold a {kind.__name__}", "copy the model again")
+    return data
+
+
+def _vocabulary(folder: Path, side: str) -> list[str]:
+    """Read the tokens of one side, in JSON or, in older models, one per line."""
+    for name in (f"{side}_vocabulary", "shared_vocabulary"):
+        if (folder / f"{name}.json").exists():
+            tokens = _read_json(folder / f"{name}.json", list)
+            if not all(isinstance(token, str) for token in tokens):
+                raise ArtifactError(f"{folder / name}.json is not a list of tokens", "copy the model again")
+            return list(tokens)
+        path = folder / f"{name}.txt"
+        if path.exists():
+            try:
+                return read_small(path, _LARGEST_JSON).decode("utf-8").rstrip("\n").split("\n")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ArtifactError(f"cannot read {path}: {error}", "copy the model again") from error
+    raise ArtifactError(
+        f"{folder} has no vocabulary: shared_vocabulary.json is missing", "copy the model again"
+    )
+
+
+def _option(file: CTranslate2File, name: str, default: float) -> float:
+    value = file.variables.get(name)
+    return default if value is None or value.dim() else float(value)
+
+
+def _config(
+    file: CTranslate2File, state: Mapping[str, Tensor], fields: Mapping[str, Any]
+) -> TransformerConfig:
+    """Return the configuration that the options and tensors of a file describe."""
+    _check_options(file)
+    sizes = {name: tensor.shape for name, tensor in state.items()}
+    inner = sizes.get("encoder/layer_0/ffn/linear_0/weight")
+    if inner is None or "decoder/projection/weight" not in sizes:
+        raise ArtifactError(f"{file.path} has no layers", _REMEDY)
+    width = inner[1]
+    activation = _ACTIVATIONS.get(int(_option(file, "encoder/activation", 0)))
+    if activation is None:
+        raise ArtifactError(f"{file.path} has an activation that is not supported", _REMEDY)
+    gated = "encoder/layer_0/ffn/linear_0_noact/weight" in sizes
+    if gated and activation != "swish":
+        raise ArtifactError(f"{file.path} has gated feed-forward networks with {activation}", _REMEDY)
+    scale = _option(file, "encoder/scale_embeddings", 1)
+    data = {
+        "encoder_layers": _count(sizes, "encoder"),
+        "decoder_layers": _count(sizes, "decoder"),
+        "d_model": width,
+        "d_ff": inner[0],
+        "heads": int(_option(file, "encoder/num_heads", 8)),
+        "activation": "swiglu" if gated else activation,
+        "norm": "pre" if _option(file, "encoder/pre_norm", 1) else "post",
+        "norm_epsilon": fields.get("layer_norm_epsilon") or 1e-5,
+        "final_norm": "encoder/layer_norm/gamma" in sizes,
+        "embedding_norm": "encoder/layernorm_embedding/gamma" in sizes,
+        "share": _sharing(file),
+        "scale_embeddings": scale in (1, width**0.5),
+        "output_bias": True,
+        **position_settings(
+            state.get("encoder/position_encodings/encodings"),
+            state.get("decoder/position_encodings/encodings"),
+            absent={"sine_layout": "halves", "sine_spacing": "endpoint", "first_position": 1},
+        ),
+    }
+    if scale not in (0, 1, width**0.5):
+        raise ArtifactError(f"{file.path} multiplies embeddings by {scale}", _REMEDY)
+    return validate(TransformerConfig, data, where=str(file.path))
+
+
+def _check_options(file: CTranslate2File) -> None:
+    """Refuse options that change the computation in ways that our blocks do not have."""
+    for name, value in file.variables.items():
+        stack, _, option = name.partition("/")
+        if value.dim() or stack not in ("encoder", "decoder") or option in _HARMLESS | _USED:
+            continue
+        if option.endswith(("weight_scale", "_scale")):  # of a matrix in int16
+            continue
+        if _REQUIRED.get(option.rpartition("/")[2]) != float(value):
+            raise ArtifactError(f"{file.path} has {name} = {float(value):g}, which is not supported", _REMEDY)
+    for option in ("num_heads", "pre_norm", "activation"):
+        encoder, decoder = (_option(file, f"{stack}/{option}", -1) for stack in ("encoder", "decoder"))
+        if encoder != decoder:
+            raise ArtifactError(
+                f"{file.path} has an encoder with {option} = {encoder:g} and a decoder with {decoder:g}",
+                _REMEDY,
+            )
+
+
+def _count(sizes: Mapping[str, Any], stack: str) -> int:
+    """Return the number of layers."""
+    return len(
+        {name.split("/")[1] for name in sizes if name.startswith(f"{stack}/layer_") and name.count("/") > 2}
+    )
+
+
+def _sharing(file: CTranslate2File) -> str:
+    """Return which embeddings are one matrix."""
+
+    def stored(name: str) -> str:
+        return file.aliases.get(name, name)
+
+    source, target, output = map(stored, _EMBEDDINGS)
+    if target == output:
+        return "all" if source == target else "target"
+    return "inputs" if source == target else "none"
+
+
+def _special_tokens(
+    file: CTranslate2File,
+    fields: Mapping[str, Any],
+    vocabularies: list[list[str]],
+    state: dict[str, Tensor],
+) -> tuple[list[list[str]], SpecialTokens]:
+    """Return both sides' tokens and how sequences begin and end; add a padding token where there is none."""
+    eos = str(fields.get("eos_token") or "</s>")
+    start = str(fields.get("decoder_start_token") or fields.get("bos_token") or "<s>")
+    from_zero = bool(_option(file, "decoder/start_from_zero_embedding", 0))
+    known = [token for token in _PADDING if all(token in tokens for tokens in vocabularies)]
+    if known and not from_zero:
+        pad = known[0]
+    else:
+        pad = next(name for name in (PAD, "<padding>") if not any(name in tokens for tokens in vocabularies))
+        vocabularies = [[*tokens, pad] for tokens in vocabularies]
+        _append_token(state)
+    for side, tokens in zip(_SIDES, vocabularies, strict=True):
+        if eos not in tokens:
+            raise ArtifactError(f"the {side} vocabulary of {file.path.parent} has no {eos}", _REMEDY)
+    bos = pad if from_zero else start
+    if bos not in vocabularies[1]:
+        raise ArtifactError(f"the target vocabulary of {file.path.parent} has no {bos}", _REMEDY)
+    prefix = [str(fields.get("bos_token") or "<s>")] if fields.get("add_source_bos") else []
+    suffix = [eos] if fields.get("add_source_eos", True) else []
+    special = SpecialTokens(pad=pad, bos=bos, eos=eos, source_prefix=prefix, source_suffix=suffix)
+    return vocabularies, special
+
+
+def _append_token(state: dict[str, Tensor]) -> None:
+    """Add a token with an embedding of zeros, which is never predicted."""
+    for name in _EMBEDDINGS:
+        state[name] = F.pad(state[name], (0, 0, 0, 1))
+    output = state["decoder/projection/weight"]
+    bias = state.get("decoder/projection/bias", output.new_zeros(len(output) - 1))
+    state["decoder/projection/bias"] = F.pad(bias, (0, 1), value=NEVER)
+
+
+def _tokenizer(folders: list[Path], tokens: list[list[str]], special: SpecialTokens) -> TokenizerPair:
+    """Read the SentencePiece models beside the weights: one for both sides, or one each."""
+    sides: list[tuple[Path, list[str]]] = []
+    for side, names in zip(_SIDES, tokens, strict=True):
+        candidates = (_SENTENCEPIECE, f"{side}.spm", f"{side}.model", "sentencepiece.bpe.model", "spm.model")
+        found = [folder / name for folder in folders for name in candidates if (folder / name).is_file()]
+        if not found:
+            raise ArtifactError(
+                f"{folders[0]} has no {_SENTENCEPIECE}, source.spm or target.spm",
+                "copy the SentencePiece model that belongs to it into the folder",
+            )
+        sides.append((found[0], names))
+    if sides[0] == sides[1]:
+        both = _side(*sides[0])
+        return TokenizerPair(both, both, special=special)
+    source, target = (_side(*each) for each in sides)
+    return TokenizerPair(source, target, special=special)
+
+
+def _side(path: Path, tokens: list[str]) -> SideTokenizer:
+    return SideTokenizer(know_characters(read_sentencepiece(path), tokens), tokens, name=str(path))
+
+
+def _rows(config: TransformerConfig, file: CTranslate2File) -> Iterator[Row]:
+    """Yield a row for every tensor."""
+    (source, target, output), bias = _EMBEDDINGS, "decoder/projection/bias"
+    yield Row([source], ["source_embedding.weight"])
+    if config.share in ("target", "none"):
+        yield Row([target], ["target_embedding.weight"])
+    if config.share in ("inputs", "none"):
+        yield Row([output], ["output.weight"])
+    owner = {"all": "source_embedding", "target": "target_embedding"}.get(config.share, "output")
+    yield Row([bias], [f"{owner}.bias"])
+    for stack, side in (("encoder", "source"), ("decoder", "target")):
+        if config.positions == "learned":
+            yield Row([f"{stack}/position_encodings/encodings"], [f"{side}_positions.weight"])
+        for our, their, exists in (
+            (f"{side}_norm", f"{stack}/layernorm_embedding", config.embedding_norm),
+            (f"{stack}.final_norm", f"{stack}/layer_norm", config.has_final_norm),
+        ):
+            if exists:
+                yield from _pair([their], our)
+    for stack, count, layer in (
+        ("encoder", config.encoder_layers, _LAYER),
+        ("decoder", config.decoder_layers, _DECODER_LAYER),
+    ):
+        for number in range(count):
+            for our, theirs in layer.items():
+                gate = (
+                    ["ffn/linear_0_noact"] if our.endswith("inner") and config.activation == "swiglu" else []
+                )
+                places = [f"{stack}/layer_{number}/{name}" for name in (*theirs, *gate)]
+                yield from _pair(places, f"{stack}.layers.{number}.{our}")
+
+
+def _without_copies(rows: list[Row], state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Leave out what is known: other names of shared embeddings, and sinusoids."""
+    named = {name for row in rows for name in row.theirs}
+    known = {*_EMBEDDINGS, *(f"{stack}/position_encodings/encodings" for stack in ("encoder", "decoder"))}
+    return {name: tensor for name, tensor in state.items() if name in named or name not in known}
+
+
+def _pair(theirs: list[str], our: str) -> Iterator[Row]:
+    is_norm = our.endswith("norm")
+    for kind, name in (("weight", "gamma" if is_norm else "weight"), ("bias", "beta" if is_norm else "bias")):
+        yield Row([f"{place}/{name}" for place in theirs], [f"{our}.{kind}"])
+
+
+FORMAT = Format("ctranslate2", "a folder of CTranslate2 or an Argos Translate package", recognises, read)
