@@ -298,6 +298,7 @@ def test_options_are_added_deliberately():
         "norm",
         "norm_epsilon",
         "qkv_bias",
+        "patch_norm",
         "pooling",
         "positions",
     ]

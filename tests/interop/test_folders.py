@@ -114,7 +114,7 @@ def test_what_cannot_be_imported(gpt2, bert, tmp_path):
 
     refuse("'marian'", model_type="marian")
     refuse("'n_embd'", n_embd=None)
-    refuse("pad is 0, but a model in which it is 5", bos_token_id=5, eos_token_id=5)
+    refuse("bos_token_id 0 and eos_token_id 6", bos_token_id=0, eos_token_id=6)
     refuse("transformer.extra", weights=add_a_tensor)
     refuse("tokenizer.json or vocab.txt", tokenizer=lambda folder: (folder / "tokenizer.json").unlink())
     done = run("import", tmp_path / "nowhere", "--out", tmp_path / "model")

@@ -129,3 +129,10 @@ def test_another_folder_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(TransduceError, match=r"config\.json.*gpt2"):
         load_gpt2(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{"positions": "rotary"}, {"bias": False}, {"share_output": False}])
+def test_other_shapes_are_refused(changes):
+    config = GPTConfig(layers=1, d_model=8, d_ff=8, heads=2, **changes)
+    with pytest.raises(TransduceError, match=next(iter(changes))):
+        export_gpt2(build(config, Vocabulary(source=9, target=9)))

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from transduce import artifact
 from transduce.config import ViTConfig
 from transduce.data.image_files import read_images
 from transduce.data.images import Images
@@ -71,3 +72,23 @@ def test_unfit_weights_are_refused():
         export_vit(small(norm="post"))
     with pytest.raises(ConfigError, match="pooling = 'class'"):
         export_vit(small(pooling="mean"))
+
+
+def test_later_versions(tmp_path):
+    """Their names since the wrappers are gone: norms around the patches, tokens without leading ones."""
+    model, other = small(patch_norm=True), small(seed=1, patch_norm=True)
+    state = export_vit(model)
+    assert {"to_patch_embedding.1.bias", "to_patch_embedding.3.weight", "transformer.norm.weight"} <= set(
+        state
+    )
+    assert {"transformer.layers.1.0.to_qkv.weight", "transformer.layers.1.1.net.4.bias"} <= set(state)
+    assert "mlp_head.weight" in state
+    without = {**state, "cls_token": state["cls_token"][0], "pos_embedding": state["pos_embedding"][0]}
+    images = torch.rand(2, 8, 8, 3)
+    for each in (state, without):
+        import_vit(other, each)
+        assert torch.equal(model(images), other(images))
+        told = vit_from_state(each, heads=3, channels=3)
+        assert torch.equal(model(images), told(images))
+    artifact.save(model, tmp_path / "model")
+    assert torch.equal(artifact.load_as(tmp_path / "model", "vit")(images), model(images))

@@ -14,11 +14,21 @@ def embed(
     output: o.Output = None,
     max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
     pooling: Annotated[
-        Literal["mean", "cls", "pooler"],
+        Literal["mean", "cls", "max", "mean_sqrt_len", "pooler"] | None,
         typer.Option(
-            help="Mean over all tokens, state of [CLS], or output of the pooler.", rich_help_panel=o.OUTPUT
+            help="Mean over all tokens, state of [CLS], maximum in each dimension, sum divided by the square "
+            "root of the length, or output of the pooler. Default: as the model was made for (mean).",
+            rich_help_panel=o.OUTPUT,
         ),
-    ] = "mean",
+    ] = None,
+    normalize: Annotated[
+        bool | None,
+        typer.Option(
+            "--normalize/--no-normalize",
+            help="Scale each vector to length 1. Default: as the model was made for (no).",
+            rich_help_panel=o.OUTPUT,
+        ),
+    ] = None,
     precision: o.Precision = "auto",
     device: o.Device = "auto",
 ) -> None:
@@ -33,4 +43,4 @@ def embed(
     from transduce.prediction.masked_text_files import embed_file
 
     masked_text = MaskedTextModel.load(model, precision=precision, device=device, on_warning=warn)
-    embed_file(masked_text, input, output, pooling)
+    embed_file(masked_text, input, output, pooling, normalize)

@@ -34,11 +34,29 @@ class BERTConfig(Settings):
         default_factory=list, description="Names of the classes of a text classifier, which needs the pooler."
     )
 
+    pooling: Literal["mean", "cls", "max", "mean_sqrt_len", "pooler"] = Field(
+        default="mean",
+        description="The vector of a text: the mean over its tokens, the state of [CLS], the maximum in each "
+        "dimension, the sum divided by the square root of the length, or the output of the pooler.",
+    )
+    normalize: bool = Field(default=False, description="Whether the vector of a text has length 1.")
+    embedding_length: Count | None = Field(
+        default=None,
+        description="Number of tokens of a text from which its vector is computed, [CLS] and [SEP] included; "
+        "max_length if unset.",
+    )
+
     @model_validator(mode="after")
     def _check(self) -> "BERTConfig":
         shared.check_heads(self.d_model, self.heads)
         if self.classes and not self.pooler:
             raise ValueError("classes need the pooler; set pooler = true")
+        if self.pooling == "pooler" and not self.pooler:
+            raise ValueError("pooling = 'pooler' needs the pooler; set pooler = true")
+        if self.embedding_length is not None and not 2 <= self.embedding_length <= self.max_length:
+            raise ValueError(
+                f"embedding_length is {self.embedding_length}; choose a number from 2 to {self.max_length}"
+            )
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("two classes have the same name; rename one")
         return self

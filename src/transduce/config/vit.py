@@ -38,13 +38,16 @@ class ViTConfig(Settings):
     dropout: shared.Dropout = 0.1
     attention_dropout: shared.AttentionDropout = 0.0
     activation_dropout: shared.ActivationDropout = 0.0
-    activation: Literal["relu", "gelu", "swiglu"] = Field(
+    activation: Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu"] = Field(
         default="gelu", description="Activation of the feed-forward networks."
     )
     norm: shared.Norm = "pre"
     norm_epsilon: shared.NormEpsilon = 1e-5
     qkv_bias: bool = Field(
         default=True, description="Whether the maps to queries, keys and values have a bias."
+    )
+    patch_norm: bool = Field(
+        default=False, description="Whether layer norms come before and after the embedding of patches."
     )
     pooling: Literal["class", "mean"] = Field(
         default="class", description="Input of the classifier: a class token, or the mean over all patches."

@@ -21,8 +21,13 @@ class EncodedLines(NamedTuple):
     cut: int
 
 
-def encode_lines(lines: Sequence[str], side: SideTokenizer, eos: int, model: BERTConfig) -> EncodedLines:
-    """Encode lines and cut them to the length that the model reads; special tokens in them are text."""
+def encode_lines(
+    lines: Sequence[str], side: SideTokenizer, eos: int, model: BERTConfig, longest: int | None = None
+) -> EncodedLines:
+    """Encode lines and cut them to the length that the model reads; special tokens in them are text.
+
+    ``longest`` is a smaller length, in tokens, [CLS] and [SEP] included.
+    """
     texts = [[text for text in line.split("\t") if text.strip()] or [""] for line in lines]
     limit = min(2, model.segments)
     for line, parts in zip(lines, texts, strict=True):
@@ -33,7 +38,8 @@ def encode_lines(lines: Sequence[str], side: SideTokenizer, eos: int, model: BER
             )
     ids = iter(side.plain.encode([text for parts in texts for text in parts]))
     encoded = [[next(ids) for _ in parts] for parts in texts]
-    rows = [_joined(parts, eos, model.max_length - 2) for parts in encoded]
+    room = (longest or model.max_length) - 2
+    rows = [_joined(parts, eos, room) for parts in encoded]
     cut = sum(
         len(row) < sum(map(len, parts)) + len(parts) - 1 for row, parts in zip(rows, encoded, strict=True)
     )

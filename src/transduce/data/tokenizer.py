@@ -288,6 +288,11 @@ class TokenizerPair:
         return [self.vocabulary.eos] if declared is None else self._ids(self.source, declared)
 
     @cached_property
+    def prompt_prefix(self) -> list[int]:
+        """The ids before the prompt of a language model: ``bos``, unless special tokens are declared."""
+        return [self.vocabulary.bos] if self.special is None else self.source_prefix
+
+    @cached_property
     def target_prefix(self) -> list[int]:
         """The ids with which every target begins, after ``bos``."""
         return self._ids(self.target, self.special.target_prefix) if self.special else []

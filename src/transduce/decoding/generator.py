@@ -158,7 +158,8 @@ class TextGenerator:
     def _encode(self, prompt: str) -> list[int]:
         require_utf8(prompt, "prompt (--prompt)")
         special, context = self.tokenizer.vocabulary, self.model.max_length
-        ids = [special.bos, *self.tokenizer.target.encode([prompt])[0]]
+        # Where nothing is put in front, an empty prompt has nothing to continue but the beginning of a text.
+        ids = [*self.tokenizer.prompt_prefix, *self.tokenizer.target.encode([prompt])[0]] or [special.bos]
         if context is not None and len(ids) > context:
             raise DataError(
                 f"the prompt has {len(ids)} tokens, but the model's context is {context} tokens",

@@ -13,6 +13,7 @@ from transduce.engine.packed_transformer import MAX_HYPOTHESES
 from transduce.engine.running_search import RunningSearch, Waiting, add_prompt
 from transduce.models.gpt import GPT
 from transduce.models.protocol import AttentionWeights, Model, SearchRequest, SearchResult
+from transduce.nn.embedding import Embedding
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,18 @@ class PackedGPT(Model):
         used = used or engine()
         if used is None or gpt.device.type != "cpu":
             return None
-        # The output matrix is the input embedding as well, which stays in float32.
+        # An output matrix that is the input embedding as well stays in float32.
         in_8_bits = any(isinstance(module, Int8Linear) for module in gpt.modules())
-        output = Int8Output(gpt.output.weight, gpt.output.bias) if in_8_bits else gpt.output
+        is_matrix = isinstance(gpt.output, Embedding)
+        output = Int8Output(gpt.output.weight, gpt.output.bias) if in_8_bits and is_matrix else gpt.output
         decoder = PackedDecoder.of(
-            gpt.output, gpt.positions, nn.Identity(), gpt.decoder.layers, gpt.decoder.final_norm, output, used
+            gpt.embedding,
+            gpt.positions,
+            nn.Identity(),
+            gpt.decoder.layers,
+            gpt.decoder.final_norm,
+            output,
+            used,
         )
         return cls(gpt, decoder) if decoder else None
 

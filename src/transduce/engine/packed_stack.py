@@ -66,7 +66,7 @@ class PackedStack:
         if positions <= self.struct.positions:
             return
         count = max(positions, 2 * self.struct.positions, FIRST_POSITIONS)
-        self._rotations.append(rotations(count, attention.d_k).contiguous())
+        self._rotations.append(rotations(count, attention.d_k, attention.rotary.base).contiguous())
         self.struct.rotations, self.struct.positions = self._rotations[-1].data_ptr(), count
 
     @cached_property
@@ -114,7 +114,11 @@ def _is_supported(layer: AnyLayer) -> bool:
         # The states of the unit are stored like the keys of all heads.
         is_known = attention.heads * attention.d_k == own.forget_bias.numel()
     else:
-        is_known = isinstance(own, FullSelfAttention) and isinstance(own.rotary, RotaryPositions | None)
+        is_known = (
+            isinstance(own, FullSelfAttention)
+            and isinstance(own.rotary, RotaryPositions | None)
+            and not own.is_grouped
+        )
     return (
         is_known
         and all(isinstance(around.norm, nn.LayerNorm) for _, around in _residuals(layer))

@@ -55,8 +55,9 @@ def preferred_precision(model: Model, device: torch.device) -> NumberFormat:
 def _to_int8(model: Model) -> Model:
     seven_bits = _overflows_in_16_bits()
     output = getattr(model, "output", None)
-    # Without a target embedding of its own, a model uses its output matrix for input embeddings as well.
-    if isinstance(output, Embedding) and hasattr(model, "target_embedding"):
+    # Without an embedding of its own, a model uses its output matrix for input embeddings as well.
+    has_own = hasattr(model, "target_embedding") or getattr(model, "input_embedding", None) is not None
+    if isinstance(output, Embedding) and has_own:
         model.add_module("output", Int8Output(output.weight, output.bias, seven_bits=seven_bits))
     for child in model.children():
         quantise_linear_layers(child, seven_bits=seven_bits)

@@ -9,10 +9,22 @@ from transduce.interop.bert import load_bert
 from transduce.interop.gpt2 import load_gpt2
 from transduce.interop.hugging_face import CONFIG, TOKENIZERS, read_fields, read_side
 from transduce.interop.imported import Format, Imported
-from transduce.models.bert import BERT
-from transduce.models.gpt import GPT
+from transduce.interop.llama import load_llama
+from transduce.interop.prompt_tokens import declare
+from transduce.interop.roberta import load_roberta
+from transduce.interop.vit import load_vit
+from transduce.models.protocol import Model
 
-_KINDS: dict[str, Callable[[Path], BERT | GPT]] = {"bert": load_bert, "gpt2": load_gpt2}
+_KINDS: dict[str, Callable[[Path], Model]] = {
+    "bert": load_bert,
+    "gpt2": load_gpt2,
+    "llama": load_llama,
+    "mistral": load_llama,
+    "qwen2": load_llama,
+    "roberta": load_roberta,
+    "xlm-roberta": load_roberta,
+    "vit": load_vit,
+}
 
 
 def recognises(path: Path) -> bool:
@@ -24,7 +36,7 @@ def recognises(path: Path) -> bool:
 
 
 def read_folder(folder: Path) -> Imported:
-    """Read a GPT-2 or BERT model that ``save_pretrained`` wrote."""
+    """Read a model that ``save_pretrained`` wrote."""
     fields = read_fields(folder)
     if "transduce" in fields:
         raise ArtifactError(f"{folder} is already a model folder of transduce", "use it without importing it")
@@ -34,7 +46,6 @@ def read_folder(folder: Path) -> Imported:
             f"{folder} holds a model of type {kind!r}, which cannot be imported",
             f"give a model of type {' or '.join(_KINDS)}",
         )
-    tokenizer = _tokenizer(folder)
     try:
         model = _KINDS[kind](folder)
     except KeyError as error:
@@ -43,17 +54,17 @@ def read_folder(folder: Path) -> Imported:
         raise ArtifactError(
             f"{folder / CONFIG} has a field of the wrong type: {error}", "copy the folder again"
         ) from error
-    return Imported(model, tokenizer)
+    return Imported(model, None if model.vocabulary is None else _tokenizer(folder, model))
 
 
-def _tokenizer(folder: Path) -> TokenizerPair:
+def _tokenizer(folder: Path, model: Model) -> TokenizerPair:
     side = read_side(folder)
     if side is None:
         raise ArtifactError(
             f"{folder} has no {' or '.join(TOKENIZERS)}",
             "write one with transformers: AutoTokenizer.from_pretrained(…).save_pretrained(…)",
         )
-    return TokenizerPair(side, side)
+    return TokenizerPair(side, side, special=declare(folder, side, model))
 
 
 FORMAT = Format("huggingface", "a folder of Hugging Face transformers", recognises, read_folder)

@@ -12,13 +12,17 @@ from transduce.interop import (
     joeynmt,
     marian_import,
     opennmt,
+    sentence_transformers,
     sockeye,
+    timm,
 )
 from transduce.interop.imported import Format, Imported
 
 FORMATS: tuple[Format, ...] = (
     ctranslate2_import.FORMAT,
     marian_import.FORMAT,
+    sentence_transformers.FORMAT,
+    timm.FORMAT,
     folders.FORMAT,
     eole.FORMAT,
     joeynmt.FORMAT,

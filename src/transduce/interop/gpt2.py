@@ -13,6 +13,7 @@ from torch import Tensor
 from transduce.config import GPTConfig, Vocabulary, validate
 from transduce.errors import ArtifactError, ConfigError
 from transduce.interop.hugging_face import activation, read_saved, require, require_norm, their_activation
+from transduce.interop.prompt_tokens import gpt_vocabulary
 from transduce.interop.tables import Row, export_rows, import_rows
 from transduce.models.build import build
 from transduce.models.gpt import GPT
@@ -40,7 +41,7 @@ _REQUIRED = {
 def load_gpt2(folder: str | Path) -> GPT:
     """Load the model of a folder with ``config.json`` and ``model.safetensors``, in evaluation mode."""
     fields, state = read_saved(folder, "gpt2")
-    model = build(our_config(fields), our_vocabulary(fields))
+    model = build(our_config(fields), gpt_vocabulary(fields, folder))
     import_gpt2(model, state)
     return model.eval()
 
@@ -63,30 +64,9 @@ def our_config(fields: Mapping[str, Any]) -> GPTConfig:
     return validate(GPTConfig, data, where="the gpt2 model")
 
 
-def our_vocabulary(fields: Mapping[str, Any]) -> Vocabulary:
-    """Return the sizes and special tokens of the model's vocabulary.
-
-    GPT-2 has one special token, its last, which begins and ends texts and pads them. Where the tokens for the
-    beginning and the end differ, padding needs a third one.
-    """
-    size = fields["vocab_size"]
-    bos, eos = (
-        token if isinstance(token, int) and 0 <= token < size else size - 1
-        for token in (fields.get("bos_token_id"), fields.get("eos_token_id"))
-    )
-    pad = fields.get("pad_token_id")
-    pad = pad if isinstance(pad, int) and 0 <= pad < size else eos
-    if pad in (bos, eos) and bos != eos:
-        raise ConfigError(
-            f"bos_token_id {bos} and eos_token_id {eos} differ, and one of them is also the padding",
-            "set another pad_token_id in config.json",
-        )
-    return Vocabulary(source=size, target=size, pad=pad, bos=bos, eos=eos)
-
-
 def their_fields(config: GPTConfig, vocabulary: Vocabulary) -> dict[str, Any]:
     """Return the fields of a ``GPT2Config`` for the same model."""
-    require_norm(config.norm, "pre", "gpt2")
+    _check(config)
     return {
         "vocab_size": vocabulary.target,
         "n_positions": config.max_length,
@@ -131,7 +111,7 @@ def import_gpt2(model: GPT, state: Mapping[str, Tensor]) -> None:
 
 
 def _table(config: GPTConfig) -> Iterator[Row]:
-    require_norm(config.norm, "pre", "gpt2")
+    _check(config)
     yield Row([_TOKENS], ["output.weight"])
     yield Row([f"{_PREFIX}wpe.weight"], ["positions.weight"])
     for i in range(config.layers):
@@ -144,3 +124,25 @@ def _table(config: GPTConfig) -> Iterator[Row]:
 
 def _transposed(name: str, tensor: Tensor) -> Tensor:
     return tensor.t() if ".c_" in name and name.endswith(".weight") and tensor.dim() == 2 else tensor
+
+
+def _check(config: GPTConfig) -> None:
+    """Refuse a model that is not of GPT-2's shape."""
+    require_norm(config.norm, "pre", "gpt2")
+    usual = GPTConfig()
+    names = (
+        "positions",
+        "normalization",
+        "bias",
+        "qkv_bias",
+        "share_output",
+        "key_value_heads",
+        "d_k",
+        "d_v",
+    )
+    for name in names:
+        if getattr(config, name) != getattr(usual, name):
+            raise ConfigError(
+                f"gpt2 has {name} = {getattr(usual, name)!r}, but the model has {getattr(config, name)!r}",
+                f"use a model with {name} = {getattr(usual, name)!r}",
+            )

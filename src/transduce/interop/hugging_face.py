@@ -16,6 +16,7 @@ from transduce.files import read_small, user_path
 
 LARGEST = 1 << 24  # bytes of a JSON file
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+INDEX = "model.safetensors.index.json"  # of weights in several files
 TOKENIZERS = ("tokenizer.json", "vocab.txt")  # in order of preference
 SPECIAL_TOKENS = ("special_tokens_map.json", "tokenizer_config.json")
 
@@ -34,7 +35,32 @@ def read_saved(folder: str | Path, kind: str) -> Saved:
     if fields.get("model_type") != kind:
         raise ArtifactError(f"{folder / CONFIG} does not describe a {kind} model", "give another folder")
     with _reading(folder):
-        return Saved(fields, read_tensors(folder / WEIGHTS))
+        return Saved(fields, _read_weights(folder))
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    """Read ``model.safetensors``, or the files that its index names."""
+    if (folder / WEIGHTS).exists() or not (folder / INDEX).exists():
+        return read_tensors(folder / WEIGHTS)
+    places = read_json(folder / INDEX).get("weight_map")
+    places = places if isinstance(places, dict) else {}
+    files = sorted(set(map(str, places.values())))
+    if not files or any(Path(name).name != name for name in files):
+        raise ArtifactError(
+            f"{folder / INDEX} does not name the files of the weights", "copy the folder again"
+        )
+    state: dict[str, Tensor] = {}
+    for name in files:
+        tensors = read_tensors(folder / name)
+        if twice := state.keys() & tensors.keys():
+            raise ArtifactError(f"{min(twice)} is in two of the files in {folder}", "copy the folder again")
+        state |= tensors
+    if different := state.keys() ^ places.keys():
+        raise ArtifactError(
+            f"{folder / INDEX} and the files that it names differ, for example in {min(different)}",
+            "copy the folder again",
+        )
+    return state
 
 
 def read_fields(folder: Path) -> dict[str, Any]:
@@ -52,18 +78,28 @@ def read_side(folder: str | Path) -> SideTokenizer | None:
     return next((load_side_tokenizer(path) for path in paths if path.exists()), None)
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON file, which need not exist; one that is not an object counts as empty."""
+    if not path.exists():
+        return {}
+    with _reading(path.parent):
+        fields = json.loads(read_small(path, LARGEST))
+    return fields if isinstance(fields, dict) else {}
+
+
+def named_token(folder: str | Path, name: str) -> str | None:
+    """Return the text of a special token, such as ``cls_token``, if the folder says it."""
+    for file in SPECIAL_TOKENS:
+        token = read_json(user_path(folder) / file).get(name)
+        token = token.get("content") if isinstance(token, dict) else token
+        if isinstance(token, str):
+            return token
+    return None
+
+
 def special_token(folder: str | Path, side: SideTokenizer, name: str, usual: str) -> int:
     """Return the id of a special token, such as ``cls_token``, which the folder may name differently."""
-    text = usual
-    for path in (user_path(folder) / file for file in SPECIAL_TOKENS):
-        if path.exists():
-            with _reading(path.parent):
-                fields = json.loads(read_small(path, LARGEST))
-            token = fields.get(name) if isinstance(fields, dict) else None
-            token = token.get("content") if isinstance(token, dict) else token
-            if isinstance(token, str):
-                text = token
-                break
+    text = named_token(folder, name) or usual
     number = side.id_of(text)
     if number is None:
         raise ArtifactError(f"the tokenizer in {folder} has no token {text}", "copy the folder again")

@@ -1,7 +1,7 @@
 """GPT: the Transformer's decoder without an encoder (Radford et al., 2018), in the form of GPT-2 (2019).
 
 Its layers are the encoder's with causal self-attention: pre-norm (or post-norm, as in 2018), learned
-positions, and one matrix for input embeddings and output projection.
+positions, and one matrix for input embeddings and output projection. Options give it the form of Llama.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from transduce.models.stack import stack
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
 from transduce.nn.masks import padding_mask
-from transduce.nn.positional import LearnedPositions
+from transduce.nn.positional import LearnedPositions, NoPositions, SinusoidalPositions
 from transduce.nn.state import KeyValue, KeyValueCache, TextState
 
 
@@ -44,14 +44,22 @@ class GPT(Model):
             )
         self.config = config
         self.vocabulary = vocabulary
-        self.output = Embedding(vocabulary.target, config.d_model, scaled=False)  # also the input embedding
-        self.positions = LearnedPositions(config.max_length, config.d_model)
+        self.output = Embedding(vocabulary.target, config.d_model, scaled=False)
+        self.input_embedding = (  # the output matrix, unless it is separate
+            None if config.share_output else Embedding(vocabulary.target, config.d_model, scaled=False)
+        )
+        self.positions = _positions(config)
         self.dropout = Dropout(config.dropout)
         self.decoder = stack(config, causal=True)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Compute the logits of each next token: (batch, length) → (batch, length, vocabulary)."""
         return self.output.logits(self.decode(tokens))
+
+    @property
+    def embedding(self) -> Embedding:
+        """The input embedding."""
+        return self.output if self.input_embedding is None else self.input_embedding
 
     def decode(
         self,
@@ -63,7 +71,7 @@ class GPT(Model):
 
         Empty ``caches`` are filled; attention weights are added to ``weights``.
         """
-        x = self.dropout(self.positions(self.output(tokens)))
+        x = self.dropout(self.positions(self.embedding(tokens)))
         hidden: Tensor = self.decoder(x, caches=caches, record=None if weights is None else weights.decoder)
         return hidden
 
@@ -95,6 +103,9 @@ class GPT(Model):
         caches = [KeyValueCache(size + capacity) for _ in self.decoder.layers]
         for cache, layer in zip(caches, memory.layers, strict=False):
             cache.append(layer)  # a copy: the state changes in place, and the prompt belongs to the caller
+        if bool((memory.lengths < size).any()):
+            for cache in caches:
+                cache.padding = size - memory.lengths
         prompt_mask = torch.arange(size, device=memory.lengths.device) < memory.lengths[:, None]
         return TextState(caches, prompt_mask, memory.lengths, memory.last)
 
@@ -110,7 +121,7 @@ class GPT(Model):
                 f"expected one token for each of {len(state.lengths)} texts, not {tuple(tokens.shape)}"
             )
         tokens = tokens if state.pending is None else state.pending
-        x = self.dropout(self.positions.at(self.output(tokens[:, None]), state.lengths))
+        x = self.dropout(self.positions.at(self.embedding(tokens[:, None]), state.lengths))
         state.pending, state.length, state.lengths = None, state.length + 1, state.lengths + 1
         continuation = state.prompt_mask.new_ones(len(tokens), state.length)
         key_mask = torch.cat((state.prompt_mask, continuation), dim=1)
@@ -127,3 +138,10 @@ class GPT(Model):
     def max_length(self) -> int | None:
         """The context length: the longest prompt and continuation together, in tokens."""
         return self.config.max_length
+
+
+def _positions(config: GPTConfig) -> LearnedPositions | SinusoidalPositions | NoPositions:
+    """Return what adds positions to embeddings; rotary ones enter in the layers."""
+    if config.positions == "learned":
+        return LearnedPositions(config.max_length, config.d_model)
+    return SinusoidalPositions(config.d_model) if config.positions == "sinusoidal" else NoPositions()

@@ -36,7 +36,10 @@ class ViT(Model):
         self.config = config
         self.channels, self.patch = config.channels or 0, config.patch_size or 0
         width, (rows, columns) = config.d_model, config.grid
-        self.embedding = Linear(self.channels * self.patch**2, width)
+        pixels = self.channels * self.patch**2
+        self.pixel_norm = nn.LayerNorm(pixels, eps=config.norm_epsilon) if config.patch_norm else None
+        self.embedding = Linear(pixels, width)
+        self.patch_norm = nn.LayerNorm(width, eps=config.norm_epsilon) if config.patch_norm else None
         self.class_token = nn.Parameter(torch.zeros(width)) if config.pooling == "class" else None
         tokens = rows * columns + (self.class_token is not None)
         self.positions = (
@@ -55,13 +58,21 @@ class ViT(Model):
         Pixels are uint8, or numbers from 0 to 1. ``record`` receives the attention weights of each layer,
         (batch, heads, token, token): the class token, if there is one, then the patches row by row.
         """
-        x = self.embedding(patches(self.normalised(images), self.patch))
+        x = self.embed(patches(self.normalised(images), self.patch))
         if self.class_token is not None:
             x = torch.cat((self.class_token.to(x.dtype).expand(len(x), 1, -1), x), dim=1)
         x = self.encoder(self.dropout(self.positions(x)), record=record)
         pooled = x.mean(dim=1) if self.class_token is None else x[:, 0]
         logits: Tensor = self.head(self.norm(pooled))
         return logits
+
+    def embed(self, pixels: Tensor) -> Tensor:
+        """Embed patches: (batch, patches, side · side · channels) → (batch, patches, d_model)."""
+        if self.pixel_norm is None or self.patch_norm is None:
+            embedded: Tensor = self.embedding(pixels)
+        else:
+            embedded = self.patch_norm(self.embedding(self.pixel_norm(pixels)))
+        return embedded
 
     def normalised(self, images: Tensor) -> Tensor:
         """Compute ``(pixel − mean) / std`` for each channel, of pixels from 0 to 1."""

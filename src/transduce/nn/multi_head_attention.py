@@ -80,10 +80,11 @@ class MultiHeadAttention(nn.Module):
         lengths = full_lengths(len(x), keys) if key_mask is None else lengths_of(key_mask)
         return (self.fused, lengths) if lengths is not None and self.fused.takes(x, keys) else None
 
-    def split_heads(self, x: Tensor) -> Tensor:
+    def split_heads(self, x: Tensor, heads: int | None = None) -> Tensor:
         """(batch, length, heads·d) → (batch, heads, length, d)."""
         batch, length, width = x.shape
-        return x.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+        heads = heads or self.heads
+        return x.view(batch, length, heads, width // heads).transpose(1, 2)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, record: list[Tensor] | None
@@ -142,7 +143,11 @@ class SelfAttention(MultiHeadAttention, ABC):
 
 
 class ProjectedSelfAttention(SelfAttention, ABC):
-    """Self-attention whose W^Q, W^K and W^V are one matrix product."""
+    """Self-attention whose W^Q, W^K and W^V are one matrix product.
+
+    With fewer ``key_value_heads`` than heads, groups of heads share their keys and values (Ainslie et al.,
+    2023). ``qkv_bias`` is ``bias`` unless it is given.
+    """
 
     def __init__(
         self,
@@ -153,18 +158,31 @@ class ProjectedSelfAttention(SelfAttention, ABC):
         d_v: int | None = None,
         dropout: float = 0.0,
         rotary: RotaryPositions | None = None,
-        qkv_bias: bool = True,
+        qkv_bias: bool | None = None,
         bias: bool = True,
+        key_value_heads: int | None = None,
     ) -> None:
         super().__init__(d_model, heads, d_k=d_k, d_v=d_v, dropout=dropout, bias=bias)
-        self.widths = [heads * self.d_k, heads * self.d_k, heads * self.d_v]
-        self.query_key_value = FusedLinear(d_model, self.widths, bias=qkv_bias and bias)
+        self.key_value_heads = key_value_heads or heads
+        if heads % self.key_value_heads:
+            raise ValueError(f"{heads} heads cannot share {self.key_value_heads} heads of keys and values")
+        self.widths = [heads * self.d_k, self.key_value_heads * self.d_k, self.key_value_heads * self.d_v]
+        self.query_key_value = FusedLinear(d_model, self.widths, bias=bias if qkv_bias is None else qkv_bias)
         self.rotary = rotary
 
-    def project(self, x: Tensor, start: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-        """Project x, whose first position is ``start``: queries, keys, values, (batch, heads, length, d)."""
+    @property
+    def is_grouped(self) -> bool:
+        """Whether several heads share their keys and values."""
+        return self.key_value_heads < self.heads
+
+    def project(self, x: Tensor, start: int | Tensor = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """Project x, whose first position is ``start``: queries, keys, values, (batch, heads, length, d).
+
+        ``start`` may be (batch,), one for each row of x; see `RotaryPositions`.
+        """
         parts = torch.split(self.query_key_value(x), self.widths, dim=-1)
-        query, key, value = (self.split_heads(part) for part in parts)
+        query = self.split_heads(parts[0])
+        key, value = (self.split_heads(part, self.key_value_heads) for part in parts[1:])
         if self.rotary is not None:
             query, key = self.rotary(query, start), self.rotary(key, start)
         return query, key, value
@@ -183,11 +201,20 @@ class FullSelfAttention(ProjectedSelfAttention):
         d_v: int | None = None,
         dropout: float = 0.0,
         rotary: RotaryPositions | None = None,
-        qkv_bias: bool = True,
+        qkv_bias: bool | None = None,
         bias: bool = True,
+        key_value_heads: int | None = None,
     ) -> None:
         super().__init__(
-            d_model, heads, d_k=d_k, d_v=d_v, dropout=dropout, rotary=rotary, qkv_bias=qkv_bias, bias=bias
+            d_model,
+            heads,
+            d_k=d_k,
+            d_v=d_v,
+            dropout=dropout,
+            rotary=rotary,
+            qkv_bias=qkv_bias,
+            bias=bias,
+            key_value_heads=key_value_heads,
         )
         self.causal = causal
 
@@ -200,22 +227,28 @@ class FullSelfAttention(ProjectedSelfAttention):
         record: list[Tensor] | None = None,
     ) -> Tensor:
         """Attend as `SelfAttention.forward` says."""
-        is_plain = cache is None and self.rotary is None
+        is_plain = cache is None and self.rotary is None and not self.is_grouped
         found = self.kernel_for(x, x.size(1), key_mask, record) if is_plain else None
         if found:
             kernel, lengths = found
             mixed = kernel(self, self.query_key_value(x), None, (lengths, lengths), causal=self.causal)
             return self.mapped(mixed)
         start = 0 if cache is None else cache.length
-        query, key, value = self.project(x, start)
+        query, key, value = self.project(x, 0 if cache is None else cache.next_position)
         if cache is not None:
             key, value = cache.append(KeyValue(key, value))
+        if self.is_grouped:
+            key, value = (self._for_every_head(part) for part in (key, value))
         check_key_mask(key_mask, len(x), key.size(2))
         mask = None if key_mask is None else key_mask[:, None, None]  # (batch, heads, query, key)
         if self.causal and (cache is None or x.size(1) > 1):  # a single new position is the last one
             past = causal_mask(key.size(2), device=x.device)[start:]
             mask = past if mask is None else past & mask
         return self.join_heads(self.attend(query, key, value, mask, record))
+
+    def _for_every_head(self, part: Tensor) -> Tensor:
+        """Repeat keys or values, (batch, key_value_heads, length, d) → (batch, heads, length, d)."""
+        return part.repeat_interleave(self.heads // self.key_value_heads, dim=1)
 
 
 class EncoderDecoderAttention(MultiHeadAttention):

@@ -14,19 +14,19 @@ Layout = Literal["interleaved", "halves"]
 Spacing = Literal["paper", "endpoint"]
 
 
-def frequencies(d_model: int, spacing: Spacing = "paper") -> Tensor:
-    """Return ``1 / 10000^(2i/d_model)`` for every pair of dimensions, (⌈d_model/2⌉,), via logarithms.
+def frequencies(d_model: int, spacing: Spacing = "paper", base: float = BASE) -> Tensor:
+    """Return ``1 / base^(2i/d_model)`` for every pair of dimensions, (⌈d_model/2⌉,), via logarithms.
 
-    With ``"endpoint"``, the last one is exactly ``1 / 10000``: ``1 / 10000^(2i/(d_model − 2))``.
+    With ``"endpoint"``, the last one is exactly ``1 / base``: ``1 / base^(2i/(d_model − 2))``.
     """
     even = torch.arange(0, d_model, 2, dtype=torch.float64, device="cpu")
-    return torch.exp(even * (-math.log(BASE) / (d_model if spacing == "paper" else d_model - 2)))
+    return torch.exp(even * (-math.log(base) / (d_model if spacing == "paper" else d_model - 2)))
 
 
-def angles(start: int, end: int, d_model: int, spacing: Spacing = "paper") -> Tensor:
-    """Return ``pos / 10000^(2i/d_model)``, (end − start, ⌈d_model/2⌉), in float64 to be exact far out."""
+def angles(start: int, end: int, d_model: int, spacing: Spacing = "paper", base: float = BASE) -> Tensor:
+    """Return ``pos / base^(2i/d_model)``, (end − start, ⌈d_model/2⌉), in float64 to be exact far out."""
     positions = torch.arange(start, end, dtype=torch.float64, device="cpu")
-    return torch.outer(positions, frequencies(d_model, spacing))
+    return torch.outer(positions, frequencies(d_model, spacing, base))
 
 
 def sinusoids(
@@ -61,13 +61,21 @@ class _Rows:
 
     def get(self, start: int, end: int, like: Tensor) -> Tensor:
         """Return rows ``start`` to ``end``, with the device and dtype of ``like``."""
+        return self._reaching(end, like)[start:end].to(like.dtype)
+
+    def at(self, positions: Tensor, like: Tensor) -> Tensor:
+        """Return the rows at these positions, (rows,), with the device and dtype of ``like``."""
+        end = int(positions.max()) + 1 if len(positions) else 0
+        return self._reaching(end, like)[positions].to(like.dtype)
+
+    def _reaching(self, end: int, like: Tensor) -> Tensor:
         table = self._tables.get(like.device)
         if table is None or end > len(table):
             # A tensor made in inference mode could not be used in training later.
             with torch.inference_mode(False):
                 table = self._compute(max(2 * end, 128)).to(like.device)
             self._tables[like.device] = table
-        return table[start:end].to(like.dtype)
+        return table
 
 
 class SinusoidalPositions(nn.Module):
@@ -86,6 +94,10 @@ class SinusoidalPositions(nn.Module):
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """Add positions to x, (batch, length, d_model), whose first position is ``start``."""
         return x + self._rows.get(start, start + x.size(1), like=x)
+
+    def at(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Add to x, (rows, 1, d_model), a position per row, (rows,)."""
+        return x + self._rows.at(positions, like=x)[:, None]
 
 
 def grid_sinusoids(height: int, width: int, d_model: int) -> Tensor:
@@ -144,10 +156,14 @@ class NoPositions(nn.Module):
         """Return x, (batch, length, d_model), unchanged."""
         return x
 
+    def at(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Return x, (rows, 1, d_model), unchanged."""
+        return x
 
-def rotations(length: int, d_rotated: int) -> Tensor:
+
+def rotations(length: int, d_rotated: int, base: float = BASE) -> Tensor:
     """Return cosine and sine of every angle: (length, d_rotated/2, 2)."""
-    angle = angles(0, length, d_rotated)
+    angle = angles(0, length, d_rotated, base=base)
     return torch.stack((angle.cos(), angle.sin()), dim=-1).float()
 
 
@@ -155,19 +171,26 @@ class RotaryPositions(nn.Module):
     """Rotate every pair of dimensions of queries and keys by the position's angle (Su et al., 2021).
 
     The inner product of a query and a key then depends only on their distance. An odd last dimension is
-    left unchanged.
+    left unchanged. A larger ``base`` gives longer wavelengths, for longer texts.
     """
 
-    def __init__(self, d_k: int) -> None:
+    def __init__(self, d_k: int, *, base: float = BASE) -> None:
         super().__init__()
         if d_k < 2:
             raise ValueError(f"rotary positions need d_k of at least 2, not {d_k}")
-        self.d_rotated = d_k - d_k % 2
-        self._rows = _Rows(partial(rotations, d_rotated=self.d_rotated))
+        self.d_rotated, self.base = d_k - d_k % 2, base
+        self._rows = _Rows(partial(rotations, d_rotated=self.d_rotated, base=base))
 
-    def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """Rotate x, (batch, heads, length, d_k), whose first position is ``start``."""
-        cosine, sine = self._rows.get(start, start + x.size(2), like=x).unbind(-1)
+    def forward(self, x: Tensor, start: int | Tensor = 0) -> Tensor:
+        """Rotate x, (batch, heads, length, d_k), whose first position is ``start``.
+
+        Where rows differ, ``start`` is (batch,) and x has one position.
+        """
+        if isinstance(start, Tensor):
+            table = self._rows.at(start, like=x)[:, None, None]  # (batch, heads, length, d_rotated/2, 2)
+        else:
+            table = self._rows.get(start, start + x.size(2), like=x)
+        cosine, sine = table.unbind(-1)
         even, odd = x[..., : self.d_rotated : 2], x[..., 1 : self.d_rotated : 2]
         rotated = torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1).flatten(-2)
         return torch.cat((rotated, x[..., self.d_rotated :]), dim=-1)

@@ -28,6 +28,14 @@ class KeyValueCache:
         self.capacity = min(max(capacity, 1), LARGEST_RESERVATION)
         self.length = 0
         self.held: KeyValue | None = None  # (rows, heads, capacity, width)
+        self.padding: Tensor | None = (
+            None  # (rows,), padding among the positions of each row, if there is any
+        )
+
+    @property
+    def next_position(self) -> "int | Tensor":
+        """The position after the last one: one for all rows, or (rows,) if some have padding."""
+        return self.length if self.padding is None else self.length - self.padding
 
     def append(self, new: KeyValue) -> KeyValue:
         """Add positions and return all of them, as views."""
@@ -89,6 +97,7 @@ def select_rows(part: Tensor, rows: Tensor, filled: int) -> Tensor:
 def select_caches(caches: Sequence[KeyValueCache], rows: Tensor) -> None:
     """Keep these rows of the batch, in this order, in the caches of all layers."""
     for cache in caches:
+        cache.padding = None if cache.padding is None else cache.padding[rows]
         if cache.held is not None:
             cache.held = KeyValue(*(select_rows(part, rows, cache.length) for part in cache.held))
 

@@ -23,8 +23,9 @@ from transduce.engine.precision import for_inference, summarize
 from transduce.errors import ConfigError, DataError
 from transduce.models.bert import BERT
 from transduce.models.protocol import Precision
+from transduce.nn.heads import pool_tokens
 
-Pooling = Literal["mean", "cls", "pooler"]
+Pooling = Literal["mean", "cls", "max", "mean_sqrt_len", "pooler"]
 Vectors: TypeAlias = npt.NDArray[np.float32]
 LOOKAHEAD = 2000  # lines that are read at a time and sorted by length
 BATCH_TOKENS = 4096  # texts × the longest
@@ -93,34 +94,41 @@ class MaskedTextModel:
             for place, tokens, values in zip(places, best.indices.tolist(), best.values.tolist(), strict=True)
         ]
 
-    def embed(self, texts: str | Iterable[str], pooling: Pooling = "mean") -> Vectors:
+    def embed(
+        self, texts: str | Iterable[str], pooling: Pooling | None = None, *, normalize: bool | None = None
+    ) -> Vectors:
         """Return the vector of a text, (d_model,), or those of several texts, (texts, d_model).
 
-        ``pooling`` is the mean over the tokens, the state of [CLS], or the output of the pooler.
+        ``pooling`` is the mean over the tokens, the state of [CLS], the maximum in each dimension, the sum
+        divided by the square root of the length, or the output of the pooler. With ``normalize``, vectors
+        have length 1. Both are as in the model's configuration unless they are given.
         """
         if isinstance(texts, str):
-            return next(self.stream_vectors([texts], pooling))
-        vectors = list(self.stream_vectors(texts, pooling))
+            return next(self.stream_vectors([texts], pooling, normalize=normalize))
+        vectors = list(self.stream_vectors(texts, pooling, normalize=normalize))
         return np.stack(vectors) if vectors else np.empty((0, self.model.config.d_model), np.float32)
 
-    def stream_vectors(self, lines: Iterable[str], pooling: Pooling = "mean") -> Iterator[Vectors]:
-        """Yield the vector of each line, (d_model,), in order."""
+    def stream_vectors(
+        self, lines: Iterable[str], pooling: Pooling | None = None, *, normalize: bool | None = None
+    ) -> Iterator[Vectors]:
+        """Yield the vector of each line, (d_model,), in order; see `embed`."""
+        config = self.model.config
+        pooling = pooling or config.pooling
         if pooling == "pooler":  # a model without a pooler raises its error before anything is read
-            self._pool(torch.zeros(1, 1, self.model.config.d_model))
-        return self._stream_vectors(lines, pooling)
+            self._pool(torch.zeros(1, 1, config.d_model))
+        return self._stream_vectors(lines, pooling, config.normalize if normalize is None else normalize)
 
-    def _stream_vectors(self, lines: Iterable[str], pooling: Pooling) -> Iterator[Vectors]:
+    def _stream_vectors(self, lines: Iterable[str], pooling: Pooling, normalize: bool) -> Iterator[Vectors]:
         for chunk in _chunks(lines):
             vectors = np.empty((len(chunk), self.model.config.d_model), np.float32)
-            for batch in self._encoded(chunk):
+            for batch in self._encoded(chunk, self.model.config.embedding_length):
                 if pooling == "pooler":
                     pooled = self._pool(batch.states)
-                elif pooling == "cls":
-                    pooled = batch.states[:, 0]
                 else:
-                    is_token = (batch.tokens != self.model.vocabulary.pad)[:, :, None]
-                    pooled = (batch.states * is_token).sum(dim=1) / is_token.sum(dim=1)
-                vectors[batch.rows] = pooled.float().cpu().numpy()
+                    is_token = batch.tokens != self.model.vocabulary.pad
+                    pooled = pool_tokens(batch.states, is_token, pooling)
+                pooled = F.normalize(pooled.float(), dim=1) if normalize else pooled.float()
+                vectors[batch.rows] = pooled.cpu().numpy()
             yield from vectors
 
     @overload
@@ -154,22 +162,22 @@ class MaskedTextModel:
     def _pool(self, states: Tensor) -> Tensor:
         return self.model.pool(states.to(self.model.device, self.model.output.weight.dtype))
 
-    def _encoded(self, lines: list[str]) -> Iterator[EncodedBatch]:
-        """Yield batches of lines of similar length."""
+    def _encoded(self, lines: list[str], longest: int | None = None) -> Iterator[EncodedBatch]:
+        """Yield batches of lines of similar length, cut to ``longest`` tokens if the model reads more."""
         special = self.model.vocabulary
-        texts = self._encode(lines)
+        texts = self._encode(lines, longest or self.model.config.max_length)
         for rows in batches_by_length([len(ids) for ids in texts], BATCH_TOKENS):
             tokens = pad_rows([texts[row] for row in rows], special.pad).to(self.model.device)
             with torch.inference_mode():
                 states = self.model.encode(tokens, segments_of(tokens, special))
             yield EncodedBatch(rows, tokens, states)
 
-    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        special, config = self.model.vocabulary, self.model.config
-        rows, truncated = encode_lines(lines, self.tokenizer.source, special.eos, config)
+    def _encode(self, lines: Sequence[str], longest: int) -> list[list[int]]:
+        special = self.model.vocabulary
+        rows, truncated = encode_lines(lines, self.tokenizer.source, special.eos, self.model.config, longest)
         if truncated:
             message = (
-                f"{truncated:,} of {len(rows):,} lines were truncated to {config.max_length - 2} tokens, "
+                f"{truncated:,} of {len(rows):,} lines were truncated to {longest - 2} tokens, "
                 "the model's limit"
             )
             if self.on_warning:

@@ -9,9 +9,15 @@ from transduce.decoding.streams import open_output, read_lines, truncate, write_
 from transduce.prediction.masked_text import MaskedTextModel, Pooling
 
 
-def embed_file(model: MaskedTextModel, source: Path | None, target: Path | None, pooling: Pooling) -> None:
+def embed_file(
+    model: MaskedTextModel,
+    source: Path | None,
+    target: Path | None,
+    pooling: Pooling | None = None,
+    normalize: bool | None = None,
+) -> None:
     """Write a JSON list per line, or one array if the name of the target ends in ``.npy``."""
-    vectors = model.stream_vectors(read_lines(source), pooling)
+    vectors = model.stream_vectors(read_lines(source), pooling, normalize=normalize)
     if target and target.suffix == ".npy":
         # The file is opened before the work, and overwritten after it: an error leaves it as it was.
         with open_output(source, target) as out:
