@@ -122,9 +122,9 @@ def _marian_sides(
     first, second = (folder / name for name in (_SOURCE_PIECES, _TARGET_PIECES))
     added = list(_languages(fields, source).values())
     side = _mapped(read_sentencepiece(first), source, vocabulary.source, folder, added)
-    if not separate and first.read_bytes() == second.read_bytes():
-        return side, side
-    return side, _mapped(read_sentencepiece(second), target, vocabulary.target, folder)
+    other = _mapped(read_sentencepiece(second), target, vocabulary.target, folder)
+    is_joint = not separate and first.read_bytes() == second.read_bytes()
+    return side, side if is_joint else other
 
 
 def _one_side(
