@@ -24,6 +24,7 @@ _READY, _PIECES = "tokenizer.json", "sentencepiece.bpe.model"
 _VOCABULARY, _TARGET_VOCABULARY, _MERGES = "vocab.json", "target_vocab.json", "merges.txt"
 _SOURCE_PIECES, _TARGET_PIECES = "source.spm", "target.spm"
 _SETTINGS, _SPECIAL = "tokenizer_config.json", "special_tokens_map.json"
+TARGET_FOLDER = "target_tokenizer"  # where our exports have the target's tokenizer, if it is another one
 _FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]
 # Tokens of languages; the code is in the group. Of m2m_100, __en__ is M2M-100's and eng_Latn is NLLB's.
 _LANGUAGE = {
@@ -42,13 +43,15 @@ def read_pair(
         source, target = _marian_sides(folder, fields, settings, vocabulary)
     else:
         source = target = _one_side(folder, fields, settings, vocabulary.source)
+    if (folder / TARGET_FOLDER).exists():
+        target = _ready_side(folder / TARGET_FOLDER, vocabulary.target)
     languages = _languages(fields, [source.token_at(token) or "" for token in range(source.size)])
     special = {
         "pad": _name(target, vocabulary.pad),
         "bos": _name(target, vocabulary.bos),
         "eos": _name(target, vocabulary.eos),
         "languages": languages,
-        **_frame(fields, settings, languages, target, vocabulary),
+        **_frame(folder, fields, settings, languages, target, vocabulary),
     }
     forced = token_field(fields, generation, "forced_bos_token_id")
     if languages:
@@ -66,6 +69,7 @@ def read_pair(
 
 
 def _frame(
+    folder: Path,
     fields: Mapping[str, Any],
     settings: Mapping[str, Any],
     languages: Mapping[str, str],
@@ -74,8 +78,12 @@ def _frame(
 ) -> dict[str, list[str]]:
     """Return the tokens around a source, and before a target."""
     eos, kind = _name(target, vocabulary.eos), fields.get("model_type")
+    if kind == "marian" and languages:
+        return {"source_prefix": [TARGET_LANGUAGE]}
+    if not languages and (folder / _READY).exists():
+        return _added_by(load_side_tokenizer(folder / _READY).backend)
     if kind == "marian":
-        return {"source_prefix": [TARGET_LANGUAGE]} if languages else {}
+        return {}
     if not languages:  # BART
         start = _name(target, fields.get("bos_token_id", 0))
         return {"source_prefix": [start], "source_suffix": [eos]}
@@ -88,6 +96,15 @@ def _frame(
     if behind:
         return {"source_suffix": [eos, SOURCE_LANGUAGE], "target_prefix": prefix}
     return {"source_prefix": [SOURCE_LANGUAGE], "source_suffix": [eos], "target_prefix": prefix}
+
+
+def _added_by(backend: Tokenizer) -> dict[str, list[str]]:
+    """Return the tokens that a tokenizer puts around a text."""
+    plain, full = (backend.encode("a", add_special_tokens=added).tokens for added in (False, True))
+    for start in range(len(full) - len(plain) + 1):
+        if full[start : start + len(plain)] == plain:
+            return {"source_prefix": full[:start], "source_suffix": full[start + len(plain) :]}
+    raise ArtifactError("the tokenizer changes a text when it adds special tokens", "use another tokenizer")
 
 
 def _chosen(settings: Mapping[str, Any], languages: Mapping[str, str], forced: str | None) -> dict[str, str]:
@@ -132,12 +149,7 @@ def _one_side(
 ) -> SideTokenizer:
     """Return the tokenizer that serves both sides, from whichever files there are."""
     if (folder / _READY).exists():
-        side = load_side_tokenizer(folder / _READY)
-        if side.size == size:
-            return side
-        names = [side.token_at(number) for number in range(side.size)]
-        tokens = [name if name is not None else _unused(number) for number, name in enumerate(names)]
-        return _mapped(side.backend, tokens, size, folder)
+        return _ready_side(folder, size)
     if (folder / _PIECES).exists():
         backend = read_sentencepiece(folder / _PIECES)
         if (folder / _VOCABULARY).exists():
@@ -158,6 +170,17 @@ def _one_side(
         f"{folder} has no tokenizer: neither {_SOURCE_PIECES}, {_READY}, {_PIECES} nor {_MERGES}",
         "download all files of the model",
     )
+
+
+def _ready_side(folder: Path, size: int) -> SideTokenizer:
+    """Return the tokenizer of a ``tokenizer.json``, without what it puts around a text."""
+    side = load_side_tokenizer(folder / _READY)
+    side.backend.post_processor = None
+    if side.size == size:
+        return SideTokenizer(side.backend, name=str(folder / _READY))
+    names = [side.token_at(number) for number in range(side.size)]
+    tokens = [name if name is not None else _unused(number) for number, name in enumerate(names)]
+    return _mapped(side.backend, tokens, size, folder)
 
 
 def _m2m_languages(settings: Mapping[str, Any]) -> list[str]:
