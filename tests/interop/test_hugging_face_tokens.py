@@ -12,6 +12,8 @@ from transduce import artifact
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError, DataError
 from transduce.interop.folders import read_folder
+from transduce.interop.hugging_face_export import export_hugging_face
+from transduce.interop.hugging_face_peer import load_peer, outputs_of_lines
 
 transformers = pytest.importorskip("transformers")
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -111,6 +113,27 @@ def test_marian(separate, extra, pieces, tmp_path):
     assert [tokenizer.decode(row[:-1]) for row in ids] == theirs.batch_decode(ids, skip_special_tokens=True)
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"separate": True}, {"languages": [">>fra<<", ">>deu<<"], "extra": 2}]
+)
+def test_marian_out_again(options, pieces, tmp_path):
+    """The SentencePiece models are written anew, and the folder is as good as the first one."""
+    (tmp_path / "in").mkdir()
+    theirs, twin = marian_folder(tmp_path / "in", pieces, **options)
+    imported = read_folder(tmp_path / "in")
+    export_hugging_face(imported.model, imported.tokenizer, tmp_path / "out")
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert type(again).__name__ == "MarianTokenizer"
+    lines = [*LINES, *TEXT[:20], ">>fra<< the cat"]
+    assert again(lines)["input_ids"] == theirs(lines)["input_ids"]
+    assert again(text_target=OTHER[:9])["input_ids"] == theirs(text_target=OTHER[:9])["input_ids"]
+    for name, tensor in load_peer(tmp_path / "out").state_dict().items():
+        assert torch.equal(tensor, twin.state_dict()[name]), name
+    if "languages" not in options:
+        outputs = outputs_of_lines(tmp_path / "out", TEXT[:2], limit=8)
+        assert [output.source for output in outputs] == imported.tokenizer.encode_source(TEXT[:2])
+
+
 def test_marian_with_languages(pieces, tmp_path):
     theirs, _ = marian_folder(tmp_path, pieces, languages=[">>fra<<", ">>cmn_Hans<<"])
     imported = read_folder(tmp_path)
@@ -190,6 +213,9 @@ def test_m2m_100(pieces, tmp_path):
     lines = [*LINES, *TEXT[:20]]
     assert tokenizer.encode_source(lines) == theirs(lines)["input_ids"]
     assert tokenizer.encode_target(lines) == theirs(text_target=lines)["input_ids"]
+    export_hugging_face(read_folder(tmp_path).model, tokenizer, tmp_path / "out")
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert again(lines)["input_ids"] == theirs(lines)["input_ids"]
     chosen = tokenizer.for_languages("fr", "zu")
     assert chosen.source_prefix == [theirs.get_lang_id("fr")]
     assert chosen.target_prefix == [theirs.get_lang_id("zu")]
