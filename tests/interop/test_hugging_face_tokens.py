@@ -70,6 +70,12 @@ def write_vocabulary(path, tokens):
     path.write_text(json.dumps({token: number for number, token in enumerate(tokens)}))
 
 
+def exported(folder, tokenizer):
+    """The tokenizer of the folder, written by us and read by them."""
+    export_hugging_face(read_folder(folder).model, tokenizer, folder / "out")
+    return transformers.AutoTokenizer.from_pretrained(folder / "out")
+
+
 def marian_folder(folder, pieces, *, separate=False, languages=(), extra=0):
     """A folder as OPUS-MT has it; a few pieces of the SentencePiece models are not in the vocabulary."""
     shutil.copy(pieces / "en.model", folder / "source.spm")
@@ -176,6 +182,10 @@ def test_mbart(kind, ready, pieces, tmp_path):
         ]
         assert found == expected
     assert tokenizer.target_prefix == ([] if kind == "MBart" else theirs.convert_tokens_to_ids(["fr_XX"]))
+    again = exported(tmp_path, tokenizer)
+    theirs.src_lang = "de_DE"
+    assert type(again) is type(theirs)
+    assert again(TEXT[:9])["input_ids"] == theirs(TEXT[:9])["input_ids"]
     assert tokenizer.vocabulary.bos == start
 
 
@@ -194,6 +204,8 @@ def test_nllb(legacy, pieces, tmp_path):
     assert tokenizer.encode_source(TEXT[:9]) == theirs(TEXT[:9])["input_ids"]
     with pytest.raises(DataError, match="--target-lang"):
         tokenizer.encode_target(["a"])
+    again = exported(tmp_path, tokenizer)
+    assert again(TEXT[:9])["input_ids"] == theirs(TEXT[:9])["input_ids"]
     chosen = tokenizer.for_languages("fra_Latn", "ace_Arab")
     assert chosen.target_prefix == theirs.convert_tokens_to_ids(["ace_Arab"])
     theirs.src_lang = "fra_Latn"
@@ -213,9 +225,7 @@ def test_m2m_100(pieces, tmp_path):
     lines = [*LINES, *TEXT[:20]]
     assert tokenizer.encode_source(lines) == theirs(lines)["input_ids"]
     assert tokenizer.encode_target(lines) == theirs(text_target=lines)["input_ids"]
-    export_hugging_face(read_folder(tmp_path).model, tokenizer, tmp_path / "out")
-    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    assert again(lines)["input_ids"] == theirs(lines)["input_ids"]
+    assert exported(tmp_path, tokenizer)(lines)["input_ids"] == theirs(lines)["input_ids"]
     chosen = tokenizer.for_languages("fr", "zu")
     assert chosen.source_prefix == [theirs.get_lang_id("fr")]
     assert chosen.target_prefix == [theirs.get_lang_id("zu")]

@@ -14,7 +14,7 @@ from transduce.errors import ArtifactError, ConfigError, reason_of
 from transduce.files import user_path
 from transduce.interop import bert, gpt2, vit_hugging_face
 from transduce.interop.hugging_face_seq2seq import GENERATION
-from transduce.interop.hugging_face_seq2seq_config import POSITIONS, their_fields
+from transduce.interop.hugging_face_seq2seq_config import their_fields
 from transduce.interop.hugging_face_seq2seq_weights import stored_seq2seq
 from transduce.interop.hugging_face_tokenizer_export import write_tokenizer
 from transduce.interop.hugging_face_weights import CONFIG, WEIGHTS
@@ -43,12 +43,12 @@ class Exported(NamedTuple):
 
 
 def export_hugging_face(
-    model: Model, tokenizer: TokenizerPair | None, folder: str | Path, *, positions: int = POSITIONS
+    model: Model, tokenizer: TokenizerPair | None, folder: str | Path, *, positions: int | None = None
 ) -> None:
     """Write a model and its tokenizer to a folder, which is made if it is not there.
 
-    What the classes of transformers cannot express is refused before anything is written. If positions are
-    sinusoidal, texts may have up to ``positions`` tokens there.
+    What the classes of transformers cannot express is refused before anything is written. Sinusoidal
+    positions are limited there: to ``positions`` or, if that is not given, to the setting ``max_length``.
     """
     folder = user_path(folder)
     exported = _exported(model, positions)
@@ -68,7 +68,7 @@ def export_hugging_face(
         ) from error
 
 
-def _exported(model: Model, positions: int) -> Exported:
+def _exported(model: Model, positions: int | None) -> Exported:
     if isinstance(model, Transformer):
         fields = their_fields(model.config, model.vocabulary, positions=positions)
         return Exported(fields, stored_seq2seq(model))

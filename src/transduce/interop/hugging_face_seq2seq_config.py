@@ -14,9 +14,6 @@ from transduce.errors import ArtifactError, ConfigError
 from transduce.interop.hugging_face import activation, their_activation
 from transduce.interop.hugging_face_weights import CONFIG
 
-POSITIONS = 1024  # their tables of sinusoids are limited, ours are not
-
-
 Share = Literal["all", "target", "inputs", "none"]
 
 
@@ -186,14 +183,17 @@ def is_tied(kind: Kind, share: Share) -> bool:
 
 
 def their_fields(
-    config: TransformerConfig, vocabulary: Vocabulary, *, positions: int = POSITIONS
+    config: TransformerConfig, vocabulary: Vocabulary, *, positions: int | None = None
 ) -> dict[str, Any]:
     """Return the fields of ``config.json`` for the same model.
 
-    If positions are sinusoidal, texts may have up to ``positions`` tokens.
+    Their tables of sinusoids are limited, where ours are not: to ``positions`` tokens or, if that is not
+    given, to ``max_length``.
     """
     kind = kind_of(config, vocabulary)
-    learned, is_marian = config.positions == "learned", kind.name == "marian"
+    is_marian = kind.name == "marian"
+    if config.positions == "learned":
+        positions = None
     separate = {
         "decoder_vocab_size": vocabulary.target,
         "share_encoder_decoder_embeddings": config.share in ("all", "inputs"),
@@ -203,7 +203,7 @@ def their_fields(
         "architectures": [kind.architecture],
         "vocab_size": vocabulary.source,
         **(separate if is_marian else {}),
-        "max_position_embeddings": config.max_length if learned else positions,
+        "max_position_embeddings": positions or config.max_length,
         "d_model": config.d_model,
         "encoder_layers": config.encoder_layers,
         "decoder_layers": config.decoder_layers,

@@ -12,12 +12,12 @@ from typing import Any
 from tokenizers import Tokenizer, processors
 
 from transduce.data.sentencepiece_writer import write_sentencepiece
-from transduce.data.special_tokens import TARGET_LANGUAGE
+from transduce.data.special_tokens import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from transduce.data.token_map import UNKNOWN
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ConfigError
 from transduce.interop.hugging_face_languages import M2M_100
-from transduce.interop.hugging_face_tokens import TARGET_FOLDER
+from transduce.interop.hugging_face_tokens import FAIRSEQ, TARGET_FOLDER
 
 
 def write_tokenizer(
@@ -31,7 +31,9 @@ def write_tokenizer(
     if not all(_keeps_ids(side) for side in (tokenizer.source, tokenizer.target)):
         _write_pieces(tokenizer, folder, fields)
         return
-    prefix, suffix = (tokenizer.source_prefix, tokenizer.source_suffix) if is_source else ([], [])
+    chosen_there = _of_languages(tokenizer, fields)  # where a class adds the tokens of languages itself
+    is_framed = is_source and not chosen_there
+    prefix, suffix = (tokenizer.source_prefix, tokenizer.source_suffix) if is_framed else ([], [])
     _write_side(tokenizer, tokenizer.source, folder, (prefix, suffix), fields)
     if not tokenizer.joint and is_source:
         inner = folder / TARGET_FOLDER
@@ -65,6 +67,7 @@ def _write_side(
     }
     if side.mask_id is not None:
         settings["mask_token"] = _name(side, side.mask_id)
+    settings |= _of_languages(tokenizer, fields)
     _write_json(folder / "tokenizer_config.json", settings)
 
 
@@ -81,6 +84,20 @@ def _settings(tokenizer: TokenizerPair, side: SideTokenizer, fields: Mapping[str
     }
 
 
+def _of_languages(tokenizer: TokenizerPair, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the class of a tokenizer with languages, and its settings; nothing if there is none."""
+    special = tokenizer.special
+    if special is None or not special.languages:
+        return {}
+    behind = SOURCE_LANGUAGE in (special.source_suffix or [])
+    classes = {"mbart": "MBartTokenizer" if behind else "MBart50Tokenizer", "m2m_100": "NllbTokenizer"}
+    name = classes.get(fields["model_type"])
+    if name is None:
+        return {}
+    listed = {"tokenizer_class": name, "extra_special_tokens": list(special.languages.values())}
+    return listed | _chosen(tokenizer) | ({"legacy_behaviour": behind} if name == "NllbTokenizer" else {})
+
+
 def _keeps_ids(side: SideTokenizer) -> bool:
     """Return whether the library's tokenizer has the model's ids."""
     if side.map is None:
@@ -94,7 +111,10 @@ def _write_pieces(tokenizer: TokenizerPair, folder: Path, fields: Mapping[str, A
     source, target = _tokens(tokenizer.source), _tokens(tokenizer.target)
     settings = _settings(tokenizer, tokenizer.source, fields)
     languages = {} if tokenizer.special is None else tokenizer.special.languages
-    if fields["model_type"] == "marian" and _is_framed_as_marian(tokenizer):
+    if fields["model_type"] == "mbart" and source[: len(FAIRSEQ)] == FAIRSEQ:
+        write_sentencepiece(tokenizer.source.backend, folder / "sentencepiece.bpe.model")
+        settings |= _of_languages(tokenizer, fields)
+    elif fields["model_type"] == "marian" and _is_framed_as_marian(tokenizer):
         write_sentencepiece(tokenizer.source.backend, folder / "source.spm")
         write_sentencepiece(tokenizer.target.backend, folder / "target.spm")
         settings |= {"tokenizer_class": "MarianTokenizer", "separate_vocabs": source != target}
@@ -112,7 +132,8 @@ def _write_pieces(tokenizer: TokenizerPair, folder: Path, fields: Mapping[str, A
             "does not have",
             "use another format",
         )
-    _write_json(folder / "vocab.json", _numbered(source))
+    if fields["model_type"] != "mbart":
+        _write_json(folder / "vocab.json", _numbered(source))
     _write_json(folder / "tokenizer_config.json", settings)
 
 

@@ -25,7 +25,7 @@ _VOCABULARY, _TARGET_VOCABULARY, _MERGES = "vocab.json", "target_vocab.json", "m
 _SOURCE_PIECES, _TARGET_PIECES = "source.spm", "target.spm"
 _SETTINGS, _SPECIAL = "tokenizer_config.json", "special_tokens_map.json"
 TARGET_FOLDER = "target_tokenizer"  # where our exports have the target's tokenizer, if it is another one
-_FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]
+FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]
 # Tokens of languages; the code is in the group. Of m2m_100, __en__ is M2M-100's and eng_Latn is NLLB's.
 _LANGUAGE = {
     "marian": re.compile(r">>([\w-]+)<<"),
@@ -81,7 +81,8 @@ def _frame(
     if kind == "marian" and languages:
         return {"source_prefix": [TARGET_LANGUAGE]}
     if not languages and (folder / _READY).exists():
-        return _added_by(load_side_tokenizer(folder / _READY).backend)
+        with guarded(str(folder / _READY), "fails to encode a text", muted=True):
+            return _added_by(load_side_tokenizer(folder / _READY).backend)
     if kind == "marian":
         return {}
     if not languages:  # BART
@@ -157,14 +158,14 @@ def _one_side(
             return _mapped(backend, [*_tokens(folder / _VOCABULARY), *added], size, folder, added)
         pieces = [backend.id_to_token(number) or "" for number in range(3, backend.get_vocab_size())]
         added = _fairseq_languages(fields, settings)
-        return _mapped(backend, [*_FAIRSEQ, *pieces, *added, "<mask>"], size, folder, added)
+        return _mapped(backend, [*FAIRSEQ, *pieces, *added, "<mask>"], size, folder, added)
     if (folder / _MERGES).exists():
         with guarded(str(folder), "has no usable tokenizer", muted=True):
             model = models.BPE.from_file(str(folder / _VOCABULARY), str(folder / _MERGES))
         backend = Tokenizer(model)
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         backend.decoder = decoders.ByteLevel()
-        backend.add_special_tokens([name for name in (*_FAIRSEQ, "<mask>") if backend.token_to_id(name)])
+        backend.add_special_tokens([name for name in (*FAIRSEQ, "<mask>") if backend.token_to_id(name)])
         return _mapped(backend, _tokens(folder / _VOCABULARY), size, folder)
     raise ArtifactError(
         f"{folder} has no tokenizer: neither {_SOURCE_PIECES}, {_READY}, {_PIECES} nor {_MERGES}",
