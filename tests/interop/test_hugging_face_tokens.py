@@ -309,6 +309,7 @@ def test_what_cannot_be_imported(pieces, tmp_path):
 
         return change
 
+    refuse("embedding", field(vocab_size=9_000_000))
     refuse("relative position biases", field(model_type="t5"))
     refuse("'pegasus'", field(model_type="pegasus"))
     refuse("d_model", field(d_model="absent"))

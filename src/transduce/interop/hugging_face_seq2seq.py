@@ -8,7 +8,13 @@ from transduce.config import Vocabulary
 from transduce.files import user_path
 from transduce.interop.hugging_face import read_fields, read_object
 from transduce.interop.hugging_face_seq2seq_config import our_config, our_vocabulary
-from transduce.interop.hugging_face_seq2seq_weights import BIAS, import_seq2seq, prepared, sharing
+from transduce.interop.hugging_face_seq2seq_weights import (
+    BIAS,
+    import_seq2seq,
+    prepared,
+    require_sizes,
+    sharing,
+)
 from transduce.interop.hugging_face_tokens import read_pair
 from transduce.interop.hugging_face_weights import read_weights
 from transduce.interop.imported import Imported
@@ -35,10 +41,9 @@ def read_seq2seq(folder: Path) -> Imported:
     """Read the model and the tokenizer of a folder."""
     fields, generation = read_fields(folder), read_object(folder / GENERATION)
     vocabulary = our_vocabulary(fields, generation)
+    model = _load(folder, fields, vocabulary)  # first, because it proves the size of the vocabulary
     tokenizer, notes = read_pair(folder, fields, generation, vocabulary)
-    return Imported(
-        _load(folder, fields, vocabulary), tokenizer, (*notes, *_search_notes(fields, generation))
-    )
+    return Imported(model, tokenizer, (*notes, *_search_notes(fields, generation)))
 
 
 def _load(folder: Path, fields: Mapping[str, Any], vocabulary: Vocabulary) -> Transformer:
@@ -48,6 +53,7 @@ def _load(folder: Path, fields: Mapping[str, Any], vocabulary: Vocabulary) -> Tr
         share=sharing(state, tied=fields.get("tie_word_embeddings", True) is not False),
         output_bias=BIAS in state and bool(state[BIAS].any()),
     )
+    require_sizes(state, vocabulary, config.d_model)
     model: Transformer = build(config, vocabulary)
     import_seq2seq(model, state)
     return model.eval()

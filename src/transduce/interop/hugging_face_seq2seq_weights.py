@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from transduce.config import TransformerConfig
+from transduce.config import TransformerConfig, Vocabulary
 from transduce.errors import ArtifactError
 from transduce.interop.hugging_face_seq2seq_config import Share, is_tied, kind_of
 from transduce.interop.tables import Row, export_rows, import_rows
@@ -79,6 +79,16 @@ def _embeddings(state: Mapping[str, Tensor], *, tied: bool) -> tuple[Tensor, Ten
     if tied and not _equal(output, target):
         raise ArtifactError(f"{_OUTPUT} differs from {_TARGET}, but the model shares one matrix", _REMEDY)
     return source, target, output
+
+
+def require_sizes(state: Mapping[str, Tensor], vocabulary: Vocabulary, d_model: int) -> None:
+    """Refuse a configuration that states other sizes than the embeddings have, before memory is allocated."""
+    source, target, _ = _embeddings(state, tied=False)
+    for tensor, size in ((source, vocabulary.source), (target, vocabulary.target)):
+        if tensor.shape != (size, d_model):
+            raise ArtifactError(
+                f"an embedding has shape {tuple(tensor.shape)}, but {(size, d_model)} is needed", _REMEDY
+            )
 
 
 def import_seq2seq(model: Transformer, state: Mapping[str, Tensor]) -> None:
