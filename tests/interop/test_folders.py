@@ -112,7 +112,7 @@ def test_what_cannot_be_imported(gpt2, bert, tmp_path):
         path = folder / "model.safetensors"
         save_file({**load_file(path), "transformer.extra": torch.zeros(1)}, path)
 
-    refuse("'marian'", model_type="marian")
+    refuse("'pegasus'", model_type="pegasus")
     refuse("'n_embd'", n_embd=None)
     refuse("bos_token_id 0 and eos_token_id 6", bos_token_id=0, eos_token_id=6)
     refuse("transformer.extra", weights=add_a_tensor)

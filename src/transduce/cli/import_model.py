@@ -9,7 +9,12 @@ from transduce.cli import options as o
 
 
 def import_model(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="File or folder with a model.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH", help="File or folder with a model, or its id on the Hugging Face Hub."
+        ),
+    ],
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Model folder to write.", rich_help_panel=o.OUTPUT)
     ],

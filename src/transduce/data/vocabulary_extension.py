@@ -167,17 +167,6 @@ def extend_vocabulary(side: SideTokenizer, symbols: Sequence[str]) -> SideTokeni
     return extended
 
 
-def know_characters(backend: Backend, tokens: Sequence[str]) -> Backend:
-    """Return a tokenizer that knows all tokens of a model's vocabulary that are single characters.
-
-    Where SentencePiece does not know a character, it gives the character itself as a piece. A vocabulary that
-    was made from the pieces of two SentencePiece models may contain it.
-    """
-    known = backend.get_vocab(with_added_tokens=True)
-    missing = [token for token in tokens if len(token) == 1 and token not in known]
-    return extend_vocabulary(SideTokenizer(backend), missing).backend if missing else backend
-
-
 def _extend_list(vocabulary: list[list[Any]], added: list[tuple[str, int]]) -> None:
     """Append tokens to the list of a unigram model, in which a token's place is its id."""
     score = min((score for _, score in vocabulary), default=0.0) - _UNKNOWN_PENALTY

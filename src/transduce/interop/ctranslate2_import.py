@@ -18,7 +18,6 @@ from transduce.config import TransformerConfig, validate
 from transduce.data.sentencepiece import read_sentencepiece
 from transduce.data.special_tokens import SpecialTokens
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
-from transduce.data.vocabulary_extension import know_characters
 from transduce.errors import ArtifactError, reason_of, remedy_for
 from transduce.files import read_small
 from transduce.interop import argos
@@ -288,7 +287,7 @@ def _tokenizer(folders: list[Path], tokens: list[list[str]], special: SpecialTok
 
 
 def _side(path: Path, tokens: list[str]) -> SideTokenizer:
-    return SideTokenizer(know_characters(read_sentencepiece(path), tokens), tokens, name=str(path))
+    return SideTokenizer(read_sentencepiece(path), tokens, name=str(path))
 
 
 def _rows(config: TransformerConfig, file: CTranslate2File) -> Iterator[Row]:

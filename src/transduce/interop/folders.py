@@ -7,7 +7,10 @@ from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError
 from transduce.interop.bert import load_bert
 from transduce.interop.gpt2 import load_gpt2
-from transduce.interop.hugging_face import CONFIG, TOKENIZERS, read_fields, read_side
+from transduce.interop.hugging_face import TOKENIZERS, read_fields, read_side
+from transduce.interop.hugging_face_seq2seq import read_seq2seq
+from transduce.interop.hugging_face_seq2seq_config import KINDS
+from transduce.interop.hugging_face_weights import CONFIG
 from transduce.interop.imported import Format, Imported
 from transduce.interop.llama import load_llama
 from transduce.interop.prompt_tokens import declare
@@ -15,7 +18,7 @@ from transduce.interop.roberta import load_roberta
 from transduce.interop.vit import load_vit
 from transduce.models.protocol import Model
 
-_KINDS: dict[str, Callable[[Path], Model]] = {
+_STACKS: dict[str, Callable[[Path], Model]] = {
     "bert": load_bert,
     "gpt2": load_gpt2,
     "llama": load_llama,
@@ -25,6 +28,9 @@ _KINDS: dict[str, Callable[[Path], Model]] = {
     "xlm-roberta": load_roberta,
     "vit": load_vit,
 }
+_SEQ2SEQ = tuple(kind.name for kind in KINDS)
+_NOT_T5 = "T5 has relative position biases, unscaled attention and other norms"
+_REASONS = dict.fromkeys(("t5", "mt5", "umt5", "longt5"), _NOT_T5)
 
 
 def recognises(path: Path) -> bool:
@@ -41,19 +47,25 @@ def read_folder(folder: Path) -> Imported:
     if "transduce" in fields:
         raise ArtifactError(f"{folder} is already a model folder of transduce", "use it without importing it")
     kind = fields.get("model_type")
-    if not isinstance(kind, str) or kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in (*_STACKS, *_SEQ2SEQ):
+        reason = f" ({_REASONS[kind]})" if kind in _REASONS else ""
         raise ArtifactError(
-            f"{folder} holds a model of type {kind!r}, which cannot be imported",
-            f"give a model of type {' or '.join(_KINDS)}",
+            f"{folder} holds a model of type {kind!r}, which cannot be imported{reason}",
+            f"give a model of one of the types {', '.join((*_STACKS, *_SEQ2SEQ))}",
         )
     try:
-        model = _KINDS[kind](folder)
+        return read_seq2seq(folder) if kind in _SEQ2SEQ else _read_stack(folder, kind)
     except KeyError as error:
         raise ArtifactError(f"{folder / CONFIG} has no {error}", "copy the folder again") from error
     except TypeError as error:
         raise ArtifactError(
             f"{folder / CONFIG} has a field of the wrong type: {error}", "copy the folder again"
         ) from error
+
+
+def _read_stack(folder: Path, kind: str) -> Imported:
+    """Read a model that consists of one stack."""
+    model = _STACKS[kind](folder)
     return Imported(model, None if model.vocabulary is None else _tokenizer(folder, model))
 
 

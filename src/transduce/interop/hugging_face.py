@@ -1,22 +1,17 @@
 """Folders written by ``save_pretrained`` of Hugging Face transformers: their fields and tensors."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import SafetensorError
 from torch import Tensor
 
-from transduce.artifact.tensors import read_tensors
 from transduce.data.tokenizer import SideTokenizer, load_side_tokenizer
-from transduce.errors import ArtifactError, ConfigError, reason_of
+from transduce.errors import ArtifactError, ConfigError
 from transduce.files import read_small, user_path
+from transduce.interop.hugging_face_weights import CONFIG, LARGEST, read_weights, reading
 
-LARGEST = 1 << 24  # bytes of a JSON file
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
-INDEX = "model.safetensors.index.json"  # of weights in several files
 TOKENIZERS = ("tokenizer.json", "vocab.txt")  # in order of preference
 SPECIAL_TOKENS = ("special_tokens_map.json", "tokenizer_config.json")
 
@@ -29,46 +24,31 @@ class Saved(NamedTuple):
 
 
 def read_saved(folder: str | Path, kind: str) -> Saved:
-    """Read ``config.json``, which must describe this kind of model, and ``model.safetensors``."""
+    """Read ``config.json``, which must describe this kind of model, and the weights."""
     folder = user_path(folder)
     fields = read_fields(folder)
     if fields.get("model_type") != kind:
         raise ArtifactError(f"{folder / CONFIG} does not describe a {kind} model", "give another folder")
-    with _reading(folder):
-        return Saved(fields, _read_weights(folder))
-
-
-def _read_weights(folder: Path) -> dict[str, Tensor]:
-    """Read ``model.safetensors``, or the files that its index names."""
-    if (folder / WEIGHTS).exists() or not (folder / INDEX).exists():
-        return read_tensors(folder / WEIGHTS)
-    places = read_json(folder / INDEX).get("weight_map")
-    places = places if isinstance(places, dict) else {}
-    files = sorted(set(map(str, places.values())))
-    if not files or any(Path(name).name != name for name in files):
-        raise ArtifactError(
-            f"{folder / INDEX} does not name the files of the weights", "copy the folder again"
-        )
-    state: dict[str, Tensor] = {}
-    for name in files:
-        tensors = read_tensors(folder / name)
-        if twice := state.keys() & tensors.keys():
-            raise ArtifactError(f"{min(twice)} is in two of the files in {folder}", "copy the folder again")
-        state |= tensors
-    if different := state.keys() ^ places.keys():
-        raise ArtifactError(
-            f"{folder / INDEX} and the files that it names differ, for example in {min(different)}",
-            "copy the folder again",
-        )
-    return state
+    return Saved(fields, read_weights(folder))
 
 
 def read_fields(folder: Path) -> dict[str, Any]:
     """Read ``config.json``."""
-    with _reading(folder):
+    with reading(folder):
         fields = json.loads(read_small(folder / CONFIG, LARGEST))
     if not isinstance(fields, dict):
         raise ArtifactError(f"{folder / CONFIG} is not a JSON object", "give another folder")
+    return fields
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object; a file that is missing has no fields."""
+    if not path.exists():
+        return {}
+    with reading(path.parent):
+        fields = json.loads(read_small(path, LARGEST))
+    if not isinstance(fields, dict):
+        raise ArtifactError(f"{path} is not a JSON object", "copy the folder again")
     return fields
 
 
@@ -82,7 +62,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON file, which need not exist; one that is not an object counts as empty."""
     if not path.exists():
         return {}
-    with _reading(path.parent):
+    with reading(path.parent):
         fields = json.loads(read_small(path, LARGEST))
     return fields if isinstance(fields, dict) else {}
 
@@ -104,19 +84,6 @@ def special_token(folder: str | Path, side: SideTokenizer, name: str, usual: str
     if number is None:
         raise ArtifactError(f"the tokenizer in {folder} has no token {text}", "copy the folder again")
     return number
-
-
-@contextmanager
-def _reading(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ArtifactError(
-            f"cannot read {error.filename or folder}: {reason_of(error)}",
-            f"give a folder with {CONFIG} and {WEIGHTS}",
-        ) from error
-    except (ValueError, RecursionError, SafetensorError) as error:
-        raise ArtifactError(f"{folder} is damaged: {error}", "copy it again") from error
 
 
 def require(fields: Mapping[str, Any], expected: Mapping[str, Any], kind: str) -> None:

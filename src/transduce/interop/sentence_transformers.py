@@ -8,7 +8,8 @@ from transduce.config import BERTConfig, validate
 from transduce.errors import ArtifactError, reason_of
 from transduce.files import read_small
 from transduce.interop import folders
-from transduce.interop.hugging_face import LARGEST, read_json
+from transduce.interop.hugging_face import read_json
+from transduce.interop.hugging_face_weights import LARGEST
 from transduce.interop.imported import Format, Imported
 from transduce.models.bert import BERT
 

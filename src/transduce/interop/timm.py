@@ -15,7 +15,8 @@ from torch import Tensor
 from transduce.artifact.tensors import read_tensor_header, read_tensors
 from transduce.config import ViTConfig, validate
 from transduce.errors import ArtifactError, ConfigError, reason_of
-from transduce.interop.hugging_face import CONFIG, WEIGHTS, read_fields
+from transduce.interop.hugging_face import read_fields
+from transduce.interop.hugging_face_weights import CONFIG, WEIGHTS
 from transduce.interop.imported import Format, Imported
 from transduce.interop.vit_tables import ViTNames, class_names, export_named, import_named, require_settings
 from transduce.models.build import build
