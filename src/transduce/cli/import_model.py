@@ -34,10 +34,16 @@ def import_model(
     from transduce.cli.errors import say
     from transduce.runs.exchange import import_model as run
 
-    imported = run(path, out, format_name, names)
-    config = imported.model.config
-    count = sum(parameter.numel() for parameter in imported.model.parameters())
-    say(f"{config.family}: {config.summary}, {count:,} parameters", err=True)
-    for note in imported.notes:
+    report = run(path, out, format_name, names)
+    model = report.imported.model
+    count = sum(parameter.numel() for parameter in model.parameters())
+    say(f"{model.config.family}: {model.config.summary}, {count:,} parameters", err=True)
+    for note in report.imported.notes:
         say(f"note: {note}", err=True)
+    for sample in report.samples:
+        say(f"  {sample.source} → {sample.translation}", err=True)
+        if sample.theirs not in (None, sample.translation):
+            say(f"  {report.imported.library}: {sample.theirs}", err=True)
+    if report.samples:
+        say(report.summary, err=True)
     say(out)

@@ -96,6 +96,11 @@ class TrainingConfig(Settings):
         default=0.0,
         description="Decay of a moving average of the weights, replacing averaged checkpoints; 0 for none.",
     )
+    start_share: Probability = Field(
+        default=0.0,
+        description="Share of the model to fine-tune (--from) in the weights of the final model, so that it "
+        "forgets less of what it knew.",
+    )
 
 
 class RunConfig(Settings):

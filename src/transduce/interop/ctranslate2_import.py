@@ -6,6 +6,7 @@ others. It is also what a decoder reads first that starts from a zero embedding.
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -93,7 +94,24 @@ def read(path: Path) -> Imported:
     model = build(config, tokenizer.vocabulary)
     rows = list(_rows(config, file))
     import_rows(model, rows, with_zero_biases(rows, _without_copies(rows, state), model))
-    return Imported(model.eval(), tokenizer)
+    translate = partial(_translate, folder, tokenizer)
+    return Imported(model.eval(), tokenizer, library="CTranslate2", translate=translate)
+
+
+def _translate(folder: Path, tokenizer: TokenizerPair, lines: list[str]) -> list[str] | None:
+    """Translate greedily with the ``ctranslate2`` package."""
+    try:
+        import ctranslate2
+    except ImportError:
+        return None
+    if not (folder / MODEL).exists():  # a package, which was unpacked for reading
+        return None
+    source, target = tokenizer.source, tokenizer.target
+    pieces = [[source.token_at(token) for token in row] for row in source.encode(lines)]
+    engine = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
+    found = engine.translate_batch(pieces, beam_size=1)
+    rows = ([target.id_of(token) for token in result.hypotheses[0]] for result in found)
+    return [target.decode([token for token in row if token is not None]) for row in rows]
 
 
 def _read_json(path: Path, kind: type) -> Any:

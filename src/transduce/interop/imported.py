@@ -15,6 +15,9 @@ class Imported:
     model: Model
     tokenizer: TokenizerPair | None
     notes: tuple[str, ...] = ()  # what the user should know, one line each
+    library: str = "the other library"  # that the model comes from
+    # Translates lines greedily with that library, in float32; returns None if it is not installed
+    translate: Callable[[list[str]], list[str] | None] | None = None
 
 
 @dataclass(frozen=True)

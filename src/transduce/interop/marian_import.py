@@ -83,7 +83,7 @@ def read(path: Path) -> Imported:
     model = build(config, tokenizer.vocabulary)
     import_rows(model, list(_rows(config)), state)
     notes = (_ROUNDED,) if file.activation_multipliers else ()
-    return Imported(model.eval(), tokenizer, notes)
+    return Imported(model.eval(), tokenizer, notes, library="Marian")
 
 
 def _config(file: MarianFile) -> TransformerConfig:

@@ -38,6 +38,7 @@ SMALL_CORPUS = 300_000  # pairs: up to here a small model reaches the quality of
 SMALL_TEXT = 10_000_000  # tokens: the same for plain text
 FULL_BATCH = 0.9  # of max_tokens are real tokens in a typical batch; the rest is padding
 TRANSLATION_EPOCHS, TEXT_EPOCHS, IMAGE_EPOCHS = 30, 20, 30
+FINE_TUNING_EPOCHS = 10
 _TABLES = ("model", "training")
 
 
@@ -306,18 +307,27 @@ def not_for_pairs(family: str) -> ConfigError:
 
 
 def translation_defaults(choices: UserChoices, pairs: Pairs) -> TrainingDefaults:
-    """Return the training defaults for these pairs: 30 epochs, but 2,000 to 100,000 steps."""
+    """Return the training defaults for these pairs: 30 epochs, but 2,000 to 100,000 steps.
+
+    A model is fine-tuned for 10 epochs, but 100 steps at least, with smaller batches if there is little text.
+    """
     given = choices.training()
     copies = pairs.mixture.weights if pairs.mixture else 1
     source, target = (int((side.lengths * copies).sum()) for side in (pairs.source, pairs.target))
-    batches = max(source, target) / _tokens_per_batch(given)
+    settings: dict[str, Any] = {"learning_rate": 1e-3 if len(pairs) <= SMALL_CORPUS else None}
+    epochs, fewest = TRANSLATION_EPOCHS, 2_000
+    if choices.from_model:
+        epochs, fewest = FINE_TUNING_EPOCHS, 100
+        largest = TrainingConfig().max_tokens
+        small = max(largest // 4, min(largest, max(source, target) // 10))
+        settings = {"learning_rate": _fine_tuning_rate(given), "max_tokens": small, "start_share": 0.5}
+    batches = max(source, target) / _tokens_per_batch({**settings, **given})
     per_step = math.ceil((given.get("batch_tokens") or 1) / (target / batches))
-    rate = _fine_tuning_rate(given) if choices.from_model else 1e-3 if len(pairs) <= SMALL_CORPUS else None
     return TrainingDefaults(
         given,
-        steps=int(min(100_000, max(2_000, TRANSLATION_EPOCHS * batches / per_step))),
+        steps=int(min(100_000, max(fewest, epochs * batches / per_step))),
         longest_warmup=4000,
-        settings={"learning_rate": rate},
+        settings=settings,
     )
 
 

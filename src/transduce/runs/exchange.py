@@ -1,20 +1,68 @@
-"""From a foreign model to a model folder."""
+"""From a foreign model to a model folder, and a first look at what it says."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from transduce import artifact
+from transduce.decoding.settings import SearchSettings
+from transduce.decoding.translator import Translator
+from transduce.errors import DataError
 from transduce.interop.formats import read_foreign
 from transduce.interop.imported import Imported
 from transduce.interop.mapped import read_mapped
+from transduce.models.transformer import Transformer
+from transduce.runs.sample_lines import sample_lines
+
+
+@dataclass(frozen=True)
+class SampleTranslation:
+    """A line that was translated greedily, by us and, where it is installed, by the other library."""
+
+    source: str
+    translation: str
+    theirs: str | None
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """An imported model, and the lines with which it was tried; a model that does not translate has none."""
+
+    imported: Imported
+    samples: list[SampleTranslation]
+
+    @property
+    def summary(self) -> str:
+        """What the trial says, in one line."""
+        compared = [sample for sample in self.samples if sample.theirs is not None]
+        if not compared:
+            return f"tried with {len(self.samples)} lines; the other library is not installed"
+        equal = sum(sample.translation == sample.theirs for sample in compared)
+        return f"{equal} of {len(compared)} lines are translated as by {self.imported.library}"
 
 
 def import_model(
     path: str | Path, out: str | Path, format_name: str | None = None, names: str | Path | None = None
-) -> Imported:
-    """Read a model in a foreign format and write a model folder.
+) -> ImportReport:
+    """Read a model in a foreign format, write a model folder, and translate three lines with it.
 
     ``names`` is a mapping file that says which tensor is what, for models with ``torch.nn.Transformer``.
     """
     imported = read_foreign(path, format_name) if names is None else read_mapped(path, names)
     artifact.save(imported.model, out, imported.tokenizer)
-    return imported
+    return ImportReport(imported, _try(imported))
+
+
+def _try(imported: Imported) -> list[SampleTranslation]:
+    tokenizer, model = imported.tokenizer, imported.model
+    if tokenizer is None or not isinstance(model, Transformer):
+        return []
+    try:
+        lines = sample_lines(tokenizer.source)
+        found = Translator(model, tokenizer, SearchSettings(beam=1))(lines)
+    except DataError:  # several languages, of which none is chosen
+        return []
+    theirs = imported.translate(lines) if imported.translate else None
+    return [
+        SampleTranslation(line, found[index].text, theirs[index] if theirs else None)
+        for index, line in enumerate(lines)
+    ]

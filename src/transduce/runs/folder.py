@@ -60,7 +60,7 @@ class PreparedRun:
         self, callback: TrainingCallback, team: WorkerGroup, *, folder: Path | None = None
     ) -> Trainer:
         """Return a trainer that writes to the run folder, or to ``folder`` instead."""
-        return Trainer(
+        trainer = Trainer(
             folder or self.folder,
             self.config,
             self.model,
@@ -72,6 +72,19 @@ class PreparedRun:
             self.make_scorer(),
             self.adapter,
         )
+        trainer.writer.longest_source = self._longest_source()
+        return trainer
+
+    def _longest_source(self) -> int | None:
+        """Return the longest source that the model has seen; ``None`` if that is unknown.
+
+        A model to fine-tune knows longer sources than the new text may have.
+        """
+        start, longest = self.folder / START, self.train.longest_source
+        if longest is None or not start.exists():
+            return longest
+        known = artifact.read_header(start).longest_source
+        return None if known is None else max(known, longest)
 
     def make_scorer(self) -> ValidationScorer | None:
         """Return a scorer of translations, if BLEU or chrF is to decide which model is the best."""

@@ -117,7 +117,9 @@ def _new_model(
     model = build(config.model, vocabulary, seed=config.training.seed)
     if from_model is None:
         return model, None
-    old = artifact.read_header(from_model).vocabulary
-    copy_weights(artifact.load(from_model).float(), model, old, vocabulary, config.training.seed)
-    artifact.save(model, folder / START, tokenizer)
+    header = artifact.read_header(from_model)
+    copy_weights(
+        artifact.load(from_model).float(), model, header.vocabulary, vocabulary, config.training.seed
+    )
+    artifact.save(model, folder / START, tokenizer, longest_source=header.longest_source)
     return model, None

@@ -15,9 +15,11 @@ from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import CheckpointError, ConfigError
 from transduce.files import folder_path, real_path, user_path
 from transduce.models.protocol import Model
-from transduce.nn.adapter import parameters_to_save
+from transduce.nn.adapter import UP, parameters_to_save
 from transduce.training import checkpoint
 from transduce.training.distributed import WorkerGroup, gather_full, load_parameters
+
+FINAL = "final"  # the folder of the model that a run ends with
 
 
 def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
@@ -148,17 +150,31 @@ class ModelWriter:
         longest_source: int | None,
         workers: WorkerGroup,
         adapter: artifact.AdapterHeader | None = None,
+        start_share: float = 0.0,
     ) -> None:
         self.folder, self.model, self.tokenizer, self.adapter = run_folder, model, tokenizer, adapter
-        self.longest_source, self.workers = longest_source, workers
+        self.longest_source, self.workers, self.start_share = longest_source, workers, start_share
 
     def write(self, name: str, weights: dict[str, Tensor]) -> None:
         """Write a model folder with these weights, which may be sharded: all, or those of the adapter."""
         full = {key: gather_full(tensor) for key, tensor in weights.items()}
         if self.workers.is_main:
             with self.workers.uninterrupted():
-                self._save(self.folder / name, full)
+                self._save(self.folder / name, self._mixed_with_start(full) if name == FINAL else full)
         self.workers.barrier()
+
+    def _mixed_with_start(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Move the weights back towards the model that was fine-tuned (Wortsman et al., 2022).
+
+        An adapter is an addition to it: half of it is half of the way.
+        """
+        share, start = self.start_share, self.folder / "start"
+        if not share or not start.exists():
+            return weights
+        if self.adapter:
+            return {name: (1 - share) * w if name.endswith(f".{UP}") else w for name, w in weights.items()}
+        known = artifact.load(start).state_dict()
+        return {name: torch.lerp(w, known[name].to(w), share) for name, w in weights.items()}
 
     def _save(self, folder: Path, weights: dict[str, Tensor]) -> None:
         if self.adapter:

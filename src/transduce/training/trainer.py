@@ -17,7 +17,7 @@ from transduce.models.protocol import Model
 from transduce.nn.adapter import parameters_to_save
 from transduce.nn.dropout import use_generator
 from transduce.training import checkpoint
-from transduce.training.averaging import ModelWriter, MovingAverage
+from transduce.training.averaging import FINAL, ModelWriter, MovingAverage
 from transduce.training.callback import TrainingCallback
 from transduce.training.checkpoint import Progress
 from transduce.training.checkpointer import Checkpointer
@@ -91,7 +91,9 @@ class Trainer:
         self.checkpointer = Checkpointer(
             folder, training, model, self.optimizer, self.moving_average, self.generator, workers
         )
-        self.writer = ModelWriter(folder, model, tokenizer, train.longest_source, workers, adapter)
+        self.writer = ModelWriter(
+            folder, model, tokenizer, train.longest_source, workers, adapter, training.start_share
+        )
         self.stop_requested = False  # set this to save a checkpoint and stop after the current step
 
     def resume(self) -> None:
@@ -242,10 +244,10 @@ class Trainer:
     def write_final_model(self) -> None:
         """Write ``final``: the moving average, or else the average of the last checkpoints."""
         if self.moving_average:
-            self.writer.write("final", self.moving_average.weights)
+            self.writer.write(FINAL, self.moving_average.weights)
             return
         last = checkpoint.list_checkpoints(self.checkpointer.folder)[-self.training.average :]
-        for damaged in self.writer.write_average("final", last):
+        for damaged in self.writer.write_average(FINAL, last):
             self.callback.on_message(f"{damaged} is damaged: the final model is averaged without it")
 
     def _log(self, metrics: dict[str, float]) -> None:
