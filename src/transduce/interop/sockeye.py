@@ -78,8 +78,8 @@ def _stacks(is_gated: bool, is_recurrent: bool, norm: str) -> tuple[Stack, Stack
     }
     if is_recurrent:
         del decoder["self_attention.query_key_value"], decoder["self_attention.output"]
-        decoder["self_attention.forget"] = ["autoregr_layer.forget_gate"]
-        decoder["self_attention.candidate"] = ["autoregr_layer.linear"]
+        both = ["autoregr_layer.forget_gate", "autoregr_layer.linear"]
+        decoder["self_attention.forget_candidate"] = both
     return (
         Stack("encoder.layers.", {**attention("self_attention"), **feed_forward}, _final_norm("encoder")),
         Stack("decoder.layers.", decoder, _final_norm("decoder")),
@@ -201,6 +201,12 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
     }
     model = built(fields, ids, state, _ENDS, config.where)
     rows = [*end_rows(share, _ENDS), *stack_rows(model, *stacks)]
+    if is_recurrent:
+        layers = [f"decoder.layers.{number}" for number in range(model.config.decoder_layers)]
+        rows += [
+            Row([f"{layer}.autoregr_layer.forget_gate.bias"], [f"{layer}.self_attention.forget_bias"])
+            for layer in layers
+        ]
     if positions == "learned":
         sides = zip(_TABLES, ("source", "target"), strict=True)
         rows += [Row([table], [f"{side}_positions.weight"]) for table, side in sides]
