@@ -10,6 +10,7 @@ from transduce.cli import (
     check,
     demo,
     evaluate,
+    export,
     import_model,
     inspect,
     interactive,
@@ -47,7 +48,10 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "inspect": inspect.inspect,
         "paper": paper.paper,
     },
-    "Exchange models": {"import": import_model.import_model},
+    "Exchange models": {
+        "import": import_model.import_model,
+        "export": export.export,
+    },
 }
 _GROUPS = {"lm": lm.app, "mlm": mlm.app, "vision": vision.app}
 

@@ -34,6 +34,11 @@ _RULES = (
         lambda p: p.get("hypotheses") and not p.get("model") and not _is_folder(p.get("compare")),
         "without a model",
     ),
+    Rule(
+        ("sentencepiece", "source_lang", "target_lang"),
+        lambda p: p.get("argos") is False,
+        "without --argos",
+    ),
 )
 
 

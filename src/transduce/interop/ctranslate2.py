@@ -12,6 +12,7 @@ from transduce.config import TransformerConfig
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError, ConfigError, DependencyError, reason_of
 from transduce.files import user_path
+from transduce.interop.appended_padding import has_appended_padding
 from transduce.models.transformer import Transformer
 from transduce.nn.positional import sinusoids
 
@@ -57,15 +58,18 @@ def export_ctranslate2(
     spec = _specification(config)
     if unused := set(dict(model.named_parameters())) - set(_fill(spec, model, positions)):
         raise AssertionError(f"{min(unused)} was not exported")
-    start = model.target_embedding.weight[model.vocabulary.bos]
-    spec.decoder.start_from_zero_embedding = not bool(start.any())
+    row = model.target_embedding.weight[model.vocabulary.bos]
+    spec.decoder.start_from_zero_embedding = not bool(row.any())
     source, target = token_names(model, tokenizer)
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
     unknown = {"<unk>", "[UNK]"} & set(source) & set(target)
     # CTranslate2 needs the name of an unknown token; a tokenizer without one never produces it.
-    spec.config.unk_token = min(unknown, default=target[model.vocabulary.pad])
-    spec.config.bos_token = spec.config.decoder_start_token = target[model.vocabulary.bos]
+    spec.config.unk_token = min(unknown, default=target[min(model.vocabulary.pad, len(target) - 1)])
+    # A decoder that starts from a zero embedding takes any token as its first one.
+    start = "<s>" if "<s>" in target else target[model.vocabulary.eos]
+    first = start if has_appended_padding(model) else target[model.vocabulary.bos]
+    spec.config.bos_token = spec.config.decoder_start_token = first
     spec.config.eos_token = target[model.vocabulary.eos]
     # Other tokens around a source are left to the caller.
     spec.config.add_source_eos = tokenizer is None or adds_end(tokenizer)
@@ -81,9 +85,14 @@ def adds_end(tokenizer: TokenizerPair) -> bool:
 
 
 def token_names(model: Transformer, tokenizer: TokenizerPair | None) -> tuple[list[str], list[str]]:
-    """Return the names of all source and target tokens in an exported folder, in the order of their ids."""
+    """Return the names of all source and target tokens in an exported folder, in the order of their ids.
+
+    A padding token that an import has appended is left out.
+    """
     source, target = (tokenizer.source, tokenizer.target) if tokenizer else (None, None)
-    return _names(source, model.vocabulary.source), _names(target, model.vocabulary.target)
+    appended = has_appended_padding(model)
+    sizes = model.vocabulary.source - appended, model.vocabulary.target - appended
+    return _names(source, sizes[0]), _names(target, sizes[1])
 
 
 def _check(config: TransformerConfig, quantization: str | None) -> None:
@@ -171,12 +180,13 @@ def _fill(spec: Any, model: Transformer, positions: int) -> Iterator[str]:
 def _fill_ends(spec: Any, model: Transformer, positions: int) -> Iterator[str]:
     """Fill embeddings, positions and output."""
     config = model.config
-    spec.encoder.embeddings[0].weight = _plain(model.source_embedding.weight)
-    spec.decoder.embeddings.weight = _plain(model.target_embedding.weight)
-    spec.decoder.projection.weight = _plain(model.output.weight)
+    end = -1 if has_appended_padding(model) else None
+    spec.encoder.embeddings[0].weight = _plain(model.source_embedding.weight[:end])
+    spec.decoder.embeddings.weight = _plain(model.target_embedding.weight[:end])
+    spec.decoder.projection.weight = _plain(model.output.weight[:end])
     yield from ("source_embedding.weight", "target_embedding.weight", "output.weight")
     if model.output.bias is not None:
-        spec.decoder.projection.bias = _plain(model.output.bias)
+        spec.decoder.projection.bias = _plain(model.output.bias[:end])
         yield from ("source_embedding.bias", "target_embedding.bias", "output.bias")
     for stack, name in ((spec.encoder, "source_positions"), (spec.decoder, "target_positions")):
         if config.positions == "learned":

@@ -1,0 +1,168 @@
+"""From a model folder to another format: written, proved by the other library, and then put in its place."""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from transduce import artifact
+from transduce.data.tokenizer import TokenizerPair
+from transduce.errors import ArtifactError, ConfigError, reason_of, remedy_for
+from transduce.evaluation.lines import read_references, read_sources, require_same_length
+from transduce.files import folder_path, sync
+from transduce.interop import argos
+from transduce.models.protocol import Model
+from transduce.models.transformer import Transformer
+from transduce.runs.export_targets import TARGETS, Target
+from transduce.runs.parity import compare, take_samples
+
+LONGEST = 200  # tokens of a sample line
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export has written and compared."""
+
+    path: Path
+    findings: list[str]  # one line for each comparison
+    notes: list[str]  # what the user should know
+
+
+@dataclass(frozen=True)
+class Package:
+    """The languages and the SentencePiece model of an Argos package."""
+
+    source_language: str
+    target_language: str
+    sentencepiece: Path
+
+
+def export_model(
+    folder: str | Path,
+    out: str | Path,
+    to: str,
+    *,
+    quantize: str | None = None,
+    source: Path | Sequence[str] | None = None,
+    reference: Path | Sequence[str] | None = None,
+    check: bool = True,
+    package: Package | None = None,
+) -> Exported:
+    """Write a model in another format, after the other library has computed the same with it.
+
+    Args:
+        folder: A model folder.
+        out: The folder to write, new or empty; with ``package``, the Argos package to write.
+        to: The name of the format; see `TARGETS`.
+        quantize: How weights are rounded, for formats that have it.
+        source: Lines to compare with, instead of a few built-in ones.
+        reference: References of these lines, for BLEU.
+        check: Compare. Without, an export for a library that is not installed is possible.
+        package: What an Argos package needs beside the model.
+
+    """
+    target, out = _target(to, quantize, package), folder_path(out)
+    if reference is not None and source is None:
+        raise ConfigError("--reference has no effect without --source", "add --source")
+    _require_new(out)
+    model, tokenizer = artifact.load(folder), artifact.load_tokenizer(folder)
+    if package is not None:
+        argos.require_packable(out, tokenizer, package.sentencepiece)
+    lines = None if source is None else read_sources(source)
+    references = None
+    if reference is not None and lines is not None:
+        both = read_references(reference, alternatives=False)
+        require_same_length(lines, both)
+        references = [each[0] for each in both.lines]
+    with _staging(out) as new:
+        notes, findings = target.write(model, tokenizer, new / "model", quantize), []
+        if check:
+            chosen = None if lines is None else lines.lines
+            findings = _compare(target, model, tokenizer, new, quantize, chosen, references)
+        finished = new / "model"
+        if package is not None:
+            finished = argos.pack(
+                finished,
+                new / out.name,
+                package.sentencepiece,
+                (package.source_language, package.target_language),
+            )
+        _move(finished, out)
+    return Exported(out, findings, [*notes, *target.notes(quantize)])
+
+
+def _target(name: str, quantize: str | None, package: Package | None) -> Target:
+    if name not in TARGETS:
+        raise ConfigError(f"there is no format {name!r} to export to", f"use one of: {', '.join(TARGETS)}")
+    target = TARGETS[name]
+    if quantize is not None and quantize not in target.quantizations:
+        known = ", ".join(target.quantizations)
+        remedy = f"use --quantize with one of: {known}" if known else "leave out --quantize"
+        raise ConfigError(f"{name} has no quantization {quantize!r}", remedy)
+    if package is not None and name != "ctranslate2":
+        raise ConfigError(f"an Argos package holds a CTranslate2 model, not {name}", "use --to ctranslate2")
+    return target
+
+
+def _compare(
+    target: Target,
+    model: Model,
+    tokenizer: TokenizerPair,
+    new: Path,
+    quantize: str | None,
+    lines: Sequence[str] | None,
+    references: Sequence[str] | None,
+) -> list[str]:
+    """Return what was compared; a difference is an error. Rounded weights are compared after exact ones."""
+    if target.verify is not None:
+        return target.verify(model, tokenizer, new / "model")
+    if target.peer is None or not isinstance(model, Transformer):
+        raise ConfigError(f"models of family {model.config.family!r} cannot be compared", "add --no-check")
+    samples = take_samples(model, tokenizer, lines, references, longest=LONGEST)
+    findings = []
+    if quantize is not None:
+        target.write(model, tokenizer, new / "exact", None)
+        exact = compare(model, tokenizer, target.peer(model, tokenizer, new / "exact", None), samples)
+        findings += [f"float32: {line}" for line in exact.findings]
+        shutil.rmtree(new / "exact")
+    peer = target.peer(model, tokenizer, new / "model", quantize)
+    parity = compare(model, tokenizer, peer, samples, rounded=quantize is not None)
+    prefix = "" if quantize is None else f"{quantize}: "
+    return [f"compared with {peer.description}", *findings, *(prefix + line for line in parity.findings)]
+
+
+def _require_new(out: Path) -> None:
+    try:
+        is_new = not out.exists() or (out.is_dir() and not any(out.iterdir()))
+    except OSError as error:
+        raise ArtifactError(f"cannot use {out}: {reason_of(error)}", remedy_for(error)) from error
+    if not is_new:
+        raise ArtifactError(f"{out} exists and is not an empty folder", "choose another name")
+
+
+@contextmanager
+def _staging(out: Path) -> Iterator[Path]:
+    """Make a temporary folder beside ``out``, which is gone at the end."""
+    new = out.with_name(f".{out.name}.exporting-{os.getpid()}")
+    try:
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        yield new
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot write {out}: {reason_of(error)}", "check the free space and permissions"
+        ) from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _move(finished: Path, out: Path) -> None:
+    """Rename what is completely on disk."""
+    for path in [finished, *finished.rglob("*")] if finished.is_dir() else [finished]:
+        sync(path)
+    if out.is_dir():
+        out.rmdir()
+    finished.replace(out)
+    sync(out.parent)

@@ -1,0 +1,83 @@
+"""The formats to export to: how each is written, and how it is compared. A new format is one entry."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from transduce.data.tokenizer import TokenizerPair
+from transduce.errors import ConfigError
+from transduce.interop.peer import Peer
+from transduce.models.protocol import Model
+from transduce.models.transformer import Transformer
+
+Write = Callable[[Model, TokenizerPair, Path, str | None], list[str]]
+OpenPeer = Callable[[Transformer, TokenizerPair, Path, str | None], Peer]
+Verify = Callable[[Model, TokenizerPair, Path], list[str]]
+
+_AMD = (
+    "on AMD processors ctranslate2 computes int8 and int16 wrongly unless the environment has CT2_USE_MKL=1"
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A format: ``write`` returns notes for the user; ``peer`` loads what was written.
+
+    A format whose library is not there to be asked has ``verify`` instead, which returns what it compared.
+    """
+
+    write: Write
+    peer: OpenPeer | None = None
+    verify: Verify | None = None
+    quantizations: tuple[str, ...] = ()
+    warned: tuple[str, ...] = ()  # quantizations with the note about AMD processors
+
+    def notes(self, quantize: str | None) -> list[str]:
+        """Return what the user should know about this quantization."""
+        return [_AMD] if quantize in self.warned else []
+
+
+def _transformer(model: Model, format_name: str) -> Transformer:
+    if not isinstance(model, Transformer):
+        raise ConfigError(
+            f"a model of family {model.config.family!r} cannot be exported to {format_name}",
+            "give the folder of a transformer model",
+        )
+    return model
+
+
+def _write_ctranslate2(
+    model: Model, tokenizer: TokenizerPair, folder: Path, quantize: str | None
+) -> list[str]:
+    from transduce.interop.ctranslate2 import Quantization, adds_end, export_ctranslate2
+
+    quantization = cast("Quantization | None", quantize)
+    export_ctranslate2(_transformer(model, "ctranslate2"), folder, tokenizer, quantization=quantization)
+    if adds_end(tokenizer):
+        return []
+    names = [
+        [str(tokenizer.source.token_at(token)) for token in ids]
+        for ids in (tokenizer.source_prefix, tokenizer.source_suffix)
+    ]
+    return [
+        f"ctranslate2 adds nothing to a source: give it {names[0]} before and {names[1]} after its tokens"
+    ]
+
+
+def _open_ctranslate2(
+    model: Transformer, tokenizer: TokenizerPair, folder: Path, quantize: str | None
+) -> Peer:
+    from transduce.interop.ctranslate2_peer import CTranslate2Peer
+
+    return CTranslate2Peer(folder, model, tokenizer, "default" if quantize else "float32")
+
+
+TARGETS: dict[str, Target] = {
+    "ctranslate2": Target(
+        write=_write_ctranslate2,
+        peer=_open_ctranslate2,
+        quantizations=("int8", "int8_float32", "int16", "float16", "bfloat16"),
+        warned=("int8", "int8_float32", "int16"),
+    ),
+}
