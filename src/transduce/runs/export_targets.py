@@ -73,6 +73,19 @@ def _open_ctranslate2(
     return CTranslate2Peer(folder, model, tokenizer, "default" if quantize else "float32")
 
 
+def _write_onnx(model: Model, tokenizer: TokenizerPair, folder: Path, quantize: str | None) -> list[str]:
+    from transduce.interop.onnx import export_onnx
+
+    export_onnx(_transformer(model, "onnx"), folder, tokenizer, quantization=quantize)
+    return []
+
+
+def _open_onnx(model: Transformer, tokenizer: TokenizerPair, folder: Path, quantize: str | None) -> Peer:
+    from transduce.runs.onnx_peer import OnnxPeer
+
+    return OnnxPeer(folder, model)
+
+
 TARGETS: dict[str, Target] = {
     "ctranslate2": Target(
         write=_write_ctranslate2,
@@ -80,4 +93,5 @@ TARGETS: dict[str, Target] = {
         quantizations=("int8", "int8_float32", "int16", "float16", "bfloat16"),
         warned=("int8", "int8_float32", "int16"),
     ),
+    "onnx": Target(write=_write_onnx, peer=_open_onnx, quantizations=("int8",)),
 }

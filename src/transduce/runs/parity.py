@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from transduce.decoding.rules import prefix as begin_with
 from transduce.errors import ArtifactError
 from transduce.evaluation.metrics import measure
 from transduce.interop.peer import Pair, Peer, Search
+from transduce.models.protocol import SequenceModel
 from transduce.models.transformer import Transformer
 
 LINES = (
@@ -236,7 +238,9 @@ def _score(model: Transformer, pair: Pair) -> float:
     return float(_given(log_probabilities, pair).sum()) / float(len(pair.target) ** _ALPHA)
 
 
-def search_with(model: Transformer, sources: Sequence[list[int]], search: Search) -> list[list[int]]:
+def search_with(
+    model: SequenceModel[Any, Any], sources: Sequence[list[int]], search: Search
+) -> list[list[int]]:
     """Return the best target of each source by our own search, without ``eos``."""
     rules = [begin_with([search.prefix] * len(sources))] if search.prefix else []
     found = beam_search(
