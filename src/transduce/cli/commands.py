@@ -18,6 +18,7 @@ from transduce.cli import (
     mlm,
     paper,
     plan,
+    quantize,
     report,
     score,
     shortlist,
@@ -51,6 +52,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Exchange models": {
         "import": import_model.import_model,
         "export": export.export,
+        "quantize": quantize.quantize,
     },
 }
 _GROUPS = {"lm": lm.app, "mlm": mlm.app, "vision": vision.app}

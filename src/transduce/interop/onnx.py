@@ -139,7 +139,12 @@ class _EncoderGraph(nn.Module):
         for layer in self.model.encoder.layers:
             attention = layer.self_attention
             assert isinstance(attention, FullSelfAttention)  # noqa: S101
-            x = layer.around_self_attention(x, lambda y, a=attention: _attend(a, *a.project(y), mask))
+
+            def attend(y: Tensor, attention: FullSelfAttention = attention) -> Tensor:
+                query, key, value = attention.project(y)
+                return _attend(attention, query, key, value, mask)
+
+            x = layer.around_self_attention(x, attend)
             x = layer.around_feed_forward(x, layer.feed_forward)
         memory = self.model.encoder.final_norm(x)
         found = [mask]
