@@ -84,7 +84,7 @@ def save(
                 tokenizer.save(new)
             text = _make_header(model, longest_source, folder if tokenizer is None else new, int8)
             (new / CONFIG).write_text(text, encoding="utf-8")
-            write_weights(model, new / WEIGHTS, text, int8=int8)
+            write_weights(model, new / WEIGHTS, text, int8)
             # safetensors makes the file readable for its owner only; the umask should decide.
             (new / WEIGHTS).chmod((new / CONFIG).stat().st_mode)
     except (OSError, SafetensorError) as error:

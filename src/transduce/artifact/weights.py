@@ -41,7 +41,7 @@ def shapes_of(model: nn.Module) -> Shapes:
     return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 
-def write_weights(model: nn.Module, path: Path, header: str, *, int8: bool = False) -> None:
+def write_weights(model: nn.Module, path: Path, header: str, int8: bool = False) -> None:
     """Write every parameter once (a shared matrix is one tensor), the header, and a hash of all of it.
 
     With ``int8``, matrices are rounded.

@@ -18,6 +18,8 @@ from transduce.cli import (
     mlm,
     paper,
     plan,
+    pull,
+    push,
     quantize,
     report,
     score,
@@ -53,6 +55,8 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "import": import_model.import_model,
         "export": export.export,
         "quantize": quantize.quantize,
+        "push": push.push,
+        "pull": pull.pull,
     },
 }
 _GROUPS = {"lm": lm.app, "mlm": mlm.app, "vision": vision.app}

@@ -1,22 +1,21 @@
 """From a model folder to another format: written, proved by the other library, and then put in its place."""
 
-import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from transduce import artifact
 from transduce.data.tokenizer import TokenizerPair
-from transduce.errors import ArtifactError, ConfigError, reason_of, remedy_for
+from transduce.errors import ConfigError
 from transduce.evaluation.lines import read_references, read_sources, require_same_length
-from transduce.files import folder_path, sync
+from transduce.files import folder_path
 from transduce.interop import argos
 from transduce.models.protocol import Model
 from transduce.models.transformer import Transformer
 from transduce.runs.export_targets import TARGETS, Target
 from transduce.runs.parity import compare, take_samples
+from transduce.runs.staging import move, require_new, staging
 
 LONGEST = 200  # tokens of a sample line
 
@@ -66,7 +65,7 @@ def export_model(
     target, out = _target(to, quantize, package), folder_path(out)
     if reference is not None and source is None:
         raise ConfigError("--reference has no effect without --source", "add --source")
-    _require_new(out)
+    require_new(out)
     model, tokenizer = artifact.load(folder), artifact.load_tokenizer(folder)
     if package is not None:
         argos.require_packable(out, tokenizer, package.sentencepiece)
@@ -76,7 +75,7 @@ def export_model(
         both = read_references(reference, alternatives=False)
         require_same_length(lines, both)
         references = [each[0] for each in both.lines]
-    with _staging(out) as new:
+    with staging(out) as new:
         notes, findings = target.write(model, tokenizer, new / "model", quantize), []
         if check:
             chosen = None if lines is None else lines.lines
@@ -89,7 +88,7 @@ def export_model(
                 package.sentencepiece,
                 (package.source_language, package.target_language),
             )
-        _move(finished, out)
+        move(finished, out)
     return Exported(out, findings, [*notes, *target.notes(quantize)])
 
 
@@ -131,38 +130,3 @@ def _compare(
     parity = compare(model, tokenizer, peer, samples, rounded=quantize is not None)
     prefix = "" if quantize is None else f"{quantize}: "
     return [f"compared with {peer.description}", *findings, *(prefix + line for line in parity.findings)]
-
-
-def _require_new(out: Path) -> None:
-    try:
-        is_new = not out.exists() or (out.is_dir() and not any(out.iterdir()))
-    except OSError as error:
-        raise ArtifactError(f"cannot use {out}: {reason_of(error)}", remedy_for(error)) from error
-    if not is_new:
-        raise ArtifactError(f"{out} exists and is not an empty folder", "choose another name")
-
-
-@contextmanager
-def _staging(out: Path) -> Iterator[Path]:
-    """Make a temporary folder beside ``out``, which is gone at the end."""
-    new = out.with_name(f".{out.name}.exporting-{os.getpid()}")
-    try:
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
-        yield new
-    except OSError as error:
-        raise ArtifactError(
-            f"cannot write {out}: {reason_of(error)}", "check the free space and permissions"
-        ) from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-
-
-def _move(finished: Path, out: Path) -> None:
-    """Rename what is completely on disk."""
-    for path in [finished, *finished.rglob("*")] if finished.is_dir() else [finished]:
-        sync(path)
-    if out.is_dir():
-        out.rmdir()
-    finished.replace(out)
-    sync(out.parent)
