@@ -133,6 +133,8 @@ def reversal(rows: int, generator: torch.Generator) -> tuple[torch.Tensor, torch
 class EvenPairs:
     """Only the lengths of prepared pairs: as many tokens in every source, and in every target."""
 
+    mixture = None
+
     def __init__(self, count: int, source: int, target: int) -> None:
         self.source, self.target = (
             SimpleNamespace(lengths=np.full(count, length)) for length in (source, target)

@@ -35,7 +35,7 @@ def _seeded():
     torch.manual_seed(0)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def shared() -> Path:
     """Real data and weights, where they are at hand."""
     folder = Path(__file__).parents[2] / "shared"

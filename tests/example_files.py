@@ -58,11 +58,14 @@ def write_images(folder: Path) -> None:
 
 
 def save_models(folder: Path) -> None:
-    """Save translators with random weights in the folders that the pages use."""
+    """Save translators with random weights, and an adapter, in the folders that the pages use."""
     tokenizer = train_tokenizer(ENGLISH, GERMAN, size=300)
     model = build(small_config(encoder_layers=3, decoder_layers=3), tokenizer.vocabulary, seed=0).eval()
     for name in ("en-de/final", "en-de/best", "older/final", "de-en/final", "g2p/final"):
         artifact.save(model, folder / "runs" / name, tokenizer)
+    artifact.create_adapter(
+        folder / "runs/en-de/final", folder / "runs/medical/final", rank=2, alpha=4.0, seed=1
+    )
 
 
 def _write(path: Path, lines: list[str]) -> None:

@@ -316,6 +316,8 @@ def test_options_are_added_deliberately():
         "r_drop",
         "bpe_dropout",
         "freeze",
+        "adapter_rank",
+        "adapter_alpha",
         "precision",
         "threads",
         "parallel",

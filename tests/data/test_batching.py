@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transduce.config import Vocabulary
-from transduce.data.batching import _cut, collate, group_steps, padding_share, plan_batches
+from transduce.data.batching import _cut, collate, group_steps, padding_share, plan_batches, plan_repeated
 from transduce.data.corpus import AlignedFiles, Corpus
 from transduce.data.prepare import clean_lines, prepare
 from transduce.data.prepared import Pairs, PairWriter
@@ -69,6 +69,49 @@ def test_batches_come_in_any_order_of_length():
     batches = plan_batches(*lengths, max_tokens=400, seed=1, epoch=0)
     longest = np.array([lengths[:, batch].max() for batch in batches])
     assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.3
+
+
+@given(lengths=lengths_of_pairs, data=st.data(), **places)
+def test_repeated_pairs_are_in_as_many_batches_as_they_should(lengths, data, max_tokens, seed, epoch):
+    count = lengths.shape[1]
+    copies = np.array(data.draw(st.lists(st.integers(0, 5), min_size=count, max_size=count)), np.int64)
+    first, second = (
+        plan_repeated(*lengths, copies, max_tokens=max_tokens, seed=seed, epoch=epoch) for _ in range(2)
+    )
+    assert [batch.tolist() for batch in first] == [batch.tolist() for batch in second]
+    assert all(len(batch) for batch in first)
+    seen = np.bincount([index for batch in first for index in batch.tolist()], minlength=count)
+    assert seen.tolist() == copies.tolist()
+    for batch in first:
+        assert len(batch) == 1 or len(batch) * lengths[:, batch].max() <= max_tokens
+
+
+def test_copies_of_a_pair_do_not_meet_in_a_batch_and_are_spread_over_the_epoch():
+    lengths = np.random.default_rng(0).integers(1, 30, (2, 3000))
+    copies = np.where(np.arange(3000) < 300, 5, 1)
+    batches = plan_repeated(*lengths, copies, max_tokens=400, seed=1, epoch=0)
+    assert all(len(set(batch.tolist())) == len(batch) for batch in batches)
+    places = [[] for _ in range(300)]
+    for place, batch in enumerate(batches):
+        for index in batch[batch < 300]:
+            places[index].append(place / len(batches))
+    distances = np.diff(np.array(places), axis=1)
+    assert distances.mean() == pytest.approx(0.2, abs=0.04)
+
+
+def test_pairs_that_are_seen_once_are_planned_as_ever():
+    lengths = np.random.default_rng(0).integers(1, 30, (2, 500))
+    place = {"max_tokens": 200, "seed": 3, "epoch": 4}
+    plans = plan_batches(*lengths, **place), plan_repeated(*lengths, np.ones(500, np.int64), **place)
+    assert len({str([batch.tolist() for batch in plan]) for plan in plans}) == 1
+
+
+def test_repeated_pairs_cause_little_padding():
+    lengths = np.random.default_rng(0).integers(5, 60, 4000)
+    copies = np.where(np.arange(4000) < 400, 5, 1)
+    plain = plan_batches(lengths, lengths, max_tokens=2000, seed=1, epoch=0)
+    repeated = plan_repeated(lengths, lengths, copies, max_tokens=2000, seed=1, epoch=0)
+    assert padding_share(repeated, lengths) < padding_share(plain, lengths) + 0.05
 
 
 def test_no_pairs_give_no_batches():

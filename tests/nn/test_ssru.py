@@ -7,11 +7,13 @@ from transduce.nn.state import KeyValueCache
 def test_equations_of_the_article():
     torch.manual_seed(0)
     unit, x = SSRU(8), torch.randn(2, 5, 8)
+    torch.nn.init.normal_(unit.forget_bias)
     state = torch.zeros(2, 8)
     for position in range(5):
         here = x[:, position]
-        gate = torch.sigmoid(here @ unit.forget.weight.T + unit.forget.bias)
-        state = gate * state + (1 - gate) * (here @ unit.candidate.weight.T)
+        forget, candidate = unit.forget_candidate.weight.chunk(2)
+        gate = torch.sigmoid(here @ forget.T + unit.forget_bias)
+        state = gate * state + (1 - gate) * (here @ candidate.T)
         torch.testing.assert_close(unit(x)[:, position], state.clamp(min=0))
 
 

@@ -21,6 +21,7 @@ FORMS: Mapping[str, Form] = {
     "plan": {**_PAIR, "--config": "transformer.toml", "--vocabulary": "300"},
     "report": {"RUN": "{copy}"},
     "average": {"RUN": "runs/pairs", "--last": "2", "--out": "{out}/model"},
+    "merge": {"ADAPTER": "runs/adapted/final", "--out": "{out}/model"},
     "translate": {"MODEL": "runs/pairs/final", "--input": "three", "--output": "{out}/text"},
     "backtranslate": {"MODEL": "runs/pairs/final", "--input": "three", "--output": "{out}/text.tsv"},
     "interactive": {"MODEL": "runs/pairs/final"},
@@ -84,12 +85,26 @@ _WITH_HERE: Mapping[tuple[str, str], Form] = {
         (command, "--from"): {"--config": "", "--vocabulary": "", "--size": ""}
         for command in ("train", "plan", "lm train", "mlm train", "vision train")
     },
+    ("train", "--adapter"): {"--config": "", "--vocabulary": "", "--from": "runs/pairs/final"},
     ("mlm finetune", "--pairs"): {},
     ("inspect", "--layer"): {"--out": "", "--png": "{out}/page.png"},
 }
 _FLAGS = ("--sample", "--separate")
-_FILES = {"FILE", "KIND|FILE", "NAME|FILE", "PATH", "IMAGE", "MODEL", "RUN", "FOLDER", "OTHER", "DIR"}
-_NUMBERS = {"N", "X", "RATE", "N|HxW", "A,B,..."}
+_FILES = {
+    "FILE",
+    "FILE[:WEIGHT]",
+    "KIND|FILE",
+    "NAME|FILE",
+    "PATH",
+    "IMAGE",
+    "MODEL",
+    "RUN",
+    "FOLDER",
+    "OTHER",
+    "DIR",
+    "ADAPTER",
+}
+_NUMBERS = {"N", "X", "RATE", "RANK", "N|HxW", "A,B,..."}
 _OUTPUTS = {"--out", "--output", "--png", "--json", "--plots"}
 
 

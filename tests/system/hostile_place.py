@@ -68,6 +68,11 @@ KINDS = {
         ("translate {} --input three --source-factor three.factor",),
     ),
     "continued": Kind("train", "--source source --target target --from runs/pairs/final"),
+    "adapted": Kind(
+        "train",
+        "--source source --target target --from runs/pairs/final --adapter 2",
+        ("translate {} --input three", "inspect {} ab --out {out}/page.html", "merge {} --out {out}/merged"),
+    ),
     "lm": Kind(
         "lm train",
         "--text source --vocabulary 300 --config gpt.toml",

@@ -186,6 +186,30 @@ def test_check_finds_no_problems_in_good_text(text):
     assert "300 pairs" in result.stdout
 
 
+def test_corpora_with_weights_are_checked_planned_and_trained_on(text):
+    lines = [f"{n} {n + 1}\t{n + 1} {n}\n" for n in range(300)]
+    for name, part in (("new.tsv", lines[:100]), ("ol:d.tsv", lines[100:])):
+        (text / name).write_text("".join(part))
+    files = ["--pairs", text / "new.tsv:3", "--pairs", text / "ol:d.tsv:0.5"]
+    checked = run("check", *files)
+    assert (checked.returncode, "300 pairs" in checked.stdout) == (0, True)
+    (text / "run.toml").write_text(
+        f"{SMALL}[training]\nprecision = 'float32'\nthreads = 1\nmax_tokens = 99\n"
+    )
+    options = ["--config", text / "run.toml", "--epochs", 1, *files]
+    planned = run("plan", *options)
+    assert planned.returncode == 0, planned.stderr
+    trained = run("train", *options, "--out", text / "run")
+    assert trained.returncode == 0, trained.stderr
+    parts = json.loads((text / "run" / "data" / "train" / "mixture.json").read_text())
+    assert [part["weight"] for part in parts] == [3, 0.5]
+    shown = f"{parts[0]['pairs']} × 3 + {parts[1]['pairs']} × 0.5"
+    assert shown in planned.stdout
+    assert shown in trained.stdout
+    refused = run("check", "--pairs", text / "new.tsv:0")
+    assert (refused.returncode, "new.tsv:0" in refused.stderr) == (2, True)
+
+
 def test_check_says_where_a_line_is_missing(text):
     lines = [f"{'x' * (n * 7919 % 50 + 1)}\n" for n in range(200)]
     (text / "a").write_text("".join(lines))

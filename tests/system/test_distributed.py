@@ -143,6 +143,28 @@ def test_two_processes_resume_to_the_same_bits(text, tmp_path, extra):
     assert not torch.equal(*generators)
 
 
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_two_processes_train_the_same_adapter_as_one(text, tmp_path, parallel):
+    train(text, tmp_path / "base")
+    settings = CONFIG.partition("[training]")[2] + f'parallel = "{parallel}"\nema = 0.9\nbatch_tokens = 450\n'
+    (tmp_path / "tuning.toml").write_text(f'[training]{settings}validation_metric = "chrf"\n')
+    command = ["train", "--source", text / "source", "--target", text / "target", "--adapter", 4]
+    command += ["--from", tmp_path / "base" / "final", "--config", tmp_path / "tuning.toml"]
+    metrics = []
+    for processes in (1, 2):
+        out = tmp_path / str(processes)
+        forked(processes, *command, "--out", out)
+        metrics.append([json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()])
+    for one, two in zip(*metrics, strict=True):
+        for name in one.keys() & {"valid_loss", "valid_chrf"}:
+            assert one[name] == pytest.approx(two[name], rel=1e-3)
+    source, target = torch.randint(4, 200, (2, 8, 6), generator=torch.Generator().manual_seed(0)) % 12 + 3
+    base = artifact.load(tmp_path / "base" / "final")(source, target)
+    one, two = (artifact.load(tmp_path / str(n) / "final")(source, target) for n in (1, 2))
+    assert (one - base).abs().max() > 0.1
+    torch.testing.assert_close(one, two, atol=1e-3, rtol=1e-3)
+
+
 def newest(run):
     """The last checkpoint of a run."""
     return checkpoint.load(checkpoint.list_checkpoints(run / "checkpoints")[-1])

@@ -5,7 +5,7 @@ from hostile_commands import FORMS, SLOW, file_places, number_places, places
 from hostile_place import keep_place, make_place, run_form
 
 # A valid value for each option; of the others, the one in the form
-NUMBERS = {"N": "2", "X": "0.5", "RATE": "0.001", "N|HxW": "8x8", "A,B,...": "2,4"}
+NUMBERS = {"N": "2", "X": "0.5", "RATE": "0.001", "RANK": "2", "N|HxW": "8x8", "A,B,...": "2,4"}
 VALUES = {
     **{"--pairs": "pairs.tsv", "--valid-pairs": "pairs.tsv", "--test-pairs": "pairs.tsv"},
     **{"--source-factor": "factor", "--valid-source-factor": "three.factor", "--glossary": "terms.tsv"},
@@ -33,6 +33,7 @@ HERE = {
     ("mlm train", "--from"): "runs/mlm/final",
     ("train", "--from"): "runs/pairs/final",
     ("train", "--config"): "transformer.toml",
+    ("merge", "--base"): "runs/pairs/final",
 }
 
 

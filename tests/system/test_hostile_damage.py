@@ -14,7 +14,7 @@ from safetensors import safe_open
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))]
 MODELS = [name for name, kind in KINDS.items() if kind.uses]
 RESULTS = ("best", "final")  # of a run: written, but never read
-MAY_BE_EDITED = ("run.toml", "config.json")
+MAY_BE_EDITED = ("run.toml", "config.json", "adapter.json")
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,14 @@ def continued(place, tmp_path_factory):
 
 
 def weights_of(run: Path) -> dict[str, bytes]:
-    with safe_open(run / "final" / "model.safetensors", framework="np") as file:
+    with safe_open(weights_file(run / "final"), framework="np") as file:
         return {name: file.get_tensor(name).tobytes() for name in file.keys()}  # noqa: SIM118
+
+
+def weights_file(model: Path) -> Path:
+    """Return the file with the weights of a model or of an adapter."""
+    (file,) = model.glob("*.safetensors")
+    return file
 
 
 def files_of(folder: Path, *, without: tuple[str, ...] = ()) -> list[Path]:
@@ -144,9 +150,10 @@ def test_weights_that_lie_are_refused(place, tmp_path, lie):
     problems = {}
     for number, kind in enumerate(MODELS):
         model = copy_folder(place / "runs" / kind / "final", tmp_path / "model")
-        lie_about(model / "model.safetensors", lie)
+        file = weights_file(model)
+        lie_about(file, lie)
         done = use(kind, model, number, place, tmp_path)
-        problems[kind] = problems_of(done, codes=(2,), names=("model.safetensors",))
+        problems[kind] = problems_of(done, codes=(2,), names=(file.name,))
     assert_no_problem(problems)
 
 

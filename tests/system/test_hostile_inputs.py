@@ -101,7 +101,11 @@ def test_a_hostile_name_of_an_output(place, tmp_path, where, part):
     assert_no_problem({**problems, "inputs": changes(place, before)})
 
 
-TEXT_PLACES = [w for w in FILE_PLACES if w.metavar == "FILE" and not w.is_output and w.option != "--config"]
+TEXT_PLACES = [
+    w
+    for w in FILE_PLACES
+    if w.metavar in ("FILE", "FILE[:WEIGHT]") and not w.is_output and w.option != "--config"
+]
 PAIR_PLACES = [w for w in TEXT_PLACES if w.option.endswith("pairs")]
 IMAGE_PLACES = [w for w in FILE_PLACES if w.metavar in ("IMAGE", "PATH")]
 

@@ -9,12 +9,13 @@ from hostile_place import KINDS, copy_folder, keep_place, make_place, run_form
 USED_BY_RESUME = {"--out", "--steps", "--device", "--max-line-bytes"}
 VALUES = {
     "FILE": "source",
+    "FILE[:WEIGHT]": "source",
     "KIND|FILE": "byte",
     "MODEL": "runs/pairs/final",
     "PATH": "photos",
     "NAME": "tiny",
 }
-VALUES |= {"N": "3", "X": "0.3", "RATE": "0.1", "KEY=VALUE": "training.warmup=3", "N|HxW": "8"}
+VALUES |= {"N": "3", "X": "0.3", "RATE": "0.1", "RANK": "3", "KEY=VALUE": "training.warmup=3", "N|HxW": "8"}
 
 
 @pytest.fixture(scope="module")

@@ -23,12 +23,12 @@ def text(tmp_path_factory):
     return folder
 
 
-def start(folder: Path, text: Path, moment: int | None = None, number: int = signal.SIGKILL):
+def start(folder: Path, text: Path, moment: int | None = None, number: int = signal.SIGKILL, **options: bool):
     folder.mkdir(exist_ok=True)
     for name in ("source", "target"):
         if not (folder / name).exists():
             (folder / name).write_bytes((text / name).read_bytes())
-    process = PROCESSES.Process(target=training_process.train, args=(folder, moment, number))
+    process = PROCESSES.Process(target=training_process.train, args=(folder, moment, number), kwargs=options)
     process.start()
     return process
 
@@ -71,6 +71,18 @@ def test_a_killed_and_resumed_run_ends_the_same(uninterrupted, text, tmp_path, s
     process.join()
     assert process.exitcode == 0
     assert outcome(tmp_path / "killed") == uninterrupted
+
+
+def test_a_run_on_corpora_with_weights_ends_the_same(uninterrupted, text, tmp_path):
+    for name, moments in (("whole", (None,)), ("killed", (9, 23, 31, None))):
+        for moment in moments:
+            process = start(tmp_path / name, text, moment, weighted=True)
+            process.join()
+            assert process.exitcode == (0 if moment is None else -signal.SIGKILL)
+    whole = outcome(tmp_path / "whole")
+    assert "data/train/mixture.json" in whole["names"]
+    assert outcome(tmp_path / "killed") == whole
+    assert whole["final"] != uninterrupted["final"]
 
 
 LAST_SAVE = training_process.CONFIG.training.steps // training_process.CONFIG.training.validate_every

@@ -57,6 +57,21 @@ def test_the_chunked_loss_has_the_gradients_of_the_oracle(rows, length, size, sm
     assert loss.correct == int((logits.argmax(-1) == targets)[targets != 0].sum())
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_frozen_output_layer_does_not_change_the_other_gradients(smoothing):
+    hidden, output = torch.randn(2, 5, 8, requires_grad=True), torch.randn(20, 8)
+    targets = torch.randint(0, 20, (2, 5))
+    gradients = []
+    for trained in (True, False):
+        layer = output.clone().requires_grad_(trained)
+        loss = chunked_loss(hidden, layer, targets, pad=0, smoothing=smoothing, chunk=4).smoothed
+        gradients += torch.autograd.grad(loss, hidden, retain_graph=True)
+        if not trained:
+            loss.backward()
+            assert layer.grad is None
+    assert torch.equal(*gradients)
+
+
 def test_no_gradients_are_computed_without_need():
     with torch.no_grad():
         loss = chunked_loss(

@@ -1,10 +1,14 @@
-"""BPE-dropout in the objective of translation: longer texts, batches of the planned size."""
+"""The objective of translation: BPE-dropout, whose texts are longer; weights, by which pairs are repeated."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
 from builders import random_words, small_config
 from transduce.config import TrainingConfig
+from transduce.data.mixture import mixture_of
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.data.tokenizer_training import train_tokenizer
 from transduce.models.build import build
@@ -42,6 +46,20 @@ def test_batches_with_bpe_dropout_keep_to_max_tokens(made, p):
             for microbatch in microbatches
         )
         assert len(microbatches) == 1 or area(data.read(model, batch, 3)) > 200
+
+
+def test_pairs_are_seen_as_often_as_their_weights_say(made):
+    pairs, tokenizer, _ = made
+    weighted = replace(pairs, mixture=mixture_of([50, 60], [3.0, 0.5]))
+    data = TranslationObjective(weighted, TrainingConfig(max_tokens=40, batch_tokens=100), tokenizer)
+    seen = [
+        np.bincount([index for step in data.steps(epoch) for batch in step for index in batch], minlength=110)
+        for epoch in range(4)
+    ]
+    for counts in seen:
+        assert (counts[:50] == 3).all()
+        assert counts[50:].sum() == 30
+    assert (seen[0] + seen[1])[50:].tolist() == (seen[2] + seen[3])[50:].tolist() == [1] * 60
 
 
 def test_microbatches_have_the_gradient_of_the_whole(made):

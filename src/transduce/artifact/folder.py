@@ -12,13 +12,21 @@ from typing import Literal, overload
 
 from safetensors import SafetensorError
 
+from transduce.artifact.adapter import load_merged
+from transduce.artifact.adapter_header import (
+    ADAPTER,
+    ADAPTER_WEIGHTS,
+    base_folder,
+    is_adapter,
+    read_adapter_header,
+)
 from transduce.artifact.header import (
     CONFIG,
-    FIRST_HASHED_FORMAT,
     FORMAT,
     INT8_FORMAT,
     Header,
     read_header,
+    read_model,
     read_stored_header,
 )
 from transduce.artifact.weights import (
@@ -26,14 +34,13 @@ from transduce.artifact.weights import (
     WEIGHTS,
     assemble,
     expected_shapes,
-    read_weights,
     shapes_of,
     write_weights,
 )
 from transduce.config import RNNConfig, TransformerConfig, Vocabulary
 from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TOKENIZER_FILES, TokenizerPair
 from transduce.engine.precision import choose_device, to_precision
-from transduce.errors import ArtifactError, ConfigError, reason_of
+from transduce.errors import ArtifactError, reason_of
 from transduce.files import folder_path, hash_file, read_small, real_path, sync, user_path
 from transduce.machine import avoid_broken_amx
 from transduce.models.bert import BERT
@@ -117,18 +124,15 @@ def load(folder: str | Path, *, precision: Precision = "float32", device: str = 
     The result is a ``torch.nn.Module`` for your own code. By default it is on the CPU, and its weights are as
     they were saved, so that it can be trained. In any precision but ``float32`` it is for inference only.
     To translate, use `transduce.Translator`, which chooses the fastest device and precision by default.
+    An adapter folder is loaded with the model it belongs to, merged into one model in float32.
     """
     avoid_broken_amx()  # must run before anything is computed
     folder = folder_path(folder)
-    path = folder / WEIGHTS
-    header = read_header(folder)
-    try:
-        shapes = expected_shapes(header.model, header.vocabulary)
-    except ConfigError as error:
-        raise ArtifactError(f"{path}: {error.problem}", COPY_AGAIN) from error
-    hashed = header.format >= FIRST_HASHED_FORMAT
-    weights = read_weights(path, shapes, hashed=hashed, int8=header.weights == "int8")
-    model = assemble(header.model, header.vocabulary, weights)
+    if is_adapter(folder):
+        model = load_merged(folder)
+    else:
+        header = read_header(folder)
+        model = assemble(header.model, header.vocabulary, read_model(folder, header))
     model = model.to(choose_device(device))
     return model if precision == "float32" else to_precision(model, precision)
 
@@ -162,8 +166,10 @@ def load_text_to_text(folder: str | Path) -> TextToText:
 
 
 def load_tokenizer(folder: str | Path) -> TokenizerPair:
-    """Load the tokenizer of a model folder."""
+    """Load the tokenizer of a model folder; for an adapter folder, that of the model it belongs to."""
     folder = folder_path(folder)
+    if is_adapter(folder):
+        folder = base_folder(folder, read_adapter_header(folder))
     header = read_header(folder)
     vocabulary, model = header.vocabulary, header.model
     factors = model.source_factors if isinstance(model, TransformerConfig | RNNConfig) else []
@@ -201,6 +207,8 @@ def _require_intact(folder: Path, hashes: Mapping[str, str]) -> None:
 def is_part_of_a_model(path: Path) -> bool:
     """Return whether a file belongs to a model folder, and so must not be overwritten."""
     path = real_path(user_path(path))
+    if path.name in {ADAPTER, ADAPTER_WEIGHTS}:
+        return is_adapter(path.parent)
     return path.name in {CONFIG, WEIGHTS, *_TEXT_FILES} and (path.parent / WEIGHTS).exists()
 
 

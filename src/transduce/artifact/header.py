@@ -7,8 +7,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
+from torch import Tensor
 
-from transduce.artifact.weights import COPY_AGAIN, HEADER_KEY, WEIGHTS, read_metadata
+from transduce.artifact.adapter_header import base_folder, is_adapter, read_adapter_header
+from transduce.artifact.weights import (
+    COPY_AGAIN,
+    HEADER_KEY,
+    WEIGHTS,
+    expected_shapes,
+    read_metadata,
+    read_weights,
+)
 from transduce.config import ModelConfig, Settings, Vocabulary, validate
 from transduce.errors import ArtifactError, ConfigError, reason_of, remedy_for
 from transduce.files import folder_path, read_small
@@ -46,8 +55,15 @@ class Header(Settings):
 
 
 def read_header(folder: str | Path) -> Header:
-    """Read the header stored with the weights, with the changes that ``config.json`` may make to it."""
+    """Read the header stored with the weights, with the changes that ``config.json`` may make to it.
+
+    The header of an adapter folder is that of the model it belongs to.
+    """
     folder = folder_path(folder)
+    if is_adapter(folder):
+        adapter = read_adapter_header(folder)
+        base = read_header(base_folder(folder, adapter))
+        return base.model_copy(update={"longest_source": adapter.longest_source or base.longest_source})
     if not os.path.isdir(folder):  # noqa: PTH112 (pathlib raises an error if the name is too long)
         raise ArtifactError(f"{folder} is not a folder", f"give the folder that holds {CONFIG} and {WEIGHTS}")
     path = folder / CONFIG
@@ -68,6 +84,17 @@ def read_header(folder: str | Path) -> Header:
         return stored
     _compare(path, readable, stored)
     return readable
+
+
+def read_model(folder: Path, header: Header) -> dict[str, Tensor]:
+    """Read the weights of a model folder with this header."""
+    path = folder / WEIGHTS
+    try:
+        shapes = expected_shapes(header.model, header.vocabulary)
+    except ConfigError as error:
+        raise ArtifactError(f"{path}: {error.problem}", COPY_AGAIN) from error
+    hashed = header.format >= FIRST_HASHED_FORMAT
+    return read_weights(path, shapes, hashed=hashed, int8=header.weights == "int8")
 
 
 def read_stored_header(path: Path) -> Header:

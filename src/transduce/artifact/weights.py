@@ -104,7 +104,7 @@ def _explained_errors(path: Path) -> Iterator[None]:
         with open_regular(path):  # safetensors reports a file without read permission as missing
             yield
     except FileNotFoundError:
-        raise ArtifactError(f"{path.parent} has no {WEIGHTS}", COPY_AGAIN) from None
+        raise ArtifactError(f"{path.parent} has no {path.name}", COPY_AGAIN) from None
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
     except SafetensorError as error:

@@ -7,9 +7,9 @@ from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def check(
-    source: o.Source = None,
+    source: o.WeightedSource = None,
     target: o.Target = None,
-    pairs: o.Pairs = None,
+    pairs: o.WeightedPairs = None,
     valid_source: o.ValidSource = None,
     valid_target: o.ValidTarget = None,
     valid_pairs: o.ValidPairs = None,
@@ -32,7 +32,7 @@ def check(
     from transduce.data.doctor_report import print_report
     from transduce.errors import DataError
 
-    train = Corpus.of(source or [], target or [], pairs or [], "training")
+    train = Corpus.of(source or [], target or [], pairs or [], "training", weighted=True)
     if train is None:
         raise DataError("no files were given", "use --source FILE --target FILE, or --pairs FILE")
     others = {

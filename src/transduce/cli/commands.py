@@ -15,6 +15,7 @@ from transduce.cli import (
     inspect,
     interactive,
     lm,
+    merge,
     mlm,
     paper,
     plan,
@@ -38,6 +39,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "train": train.train,
         "report": report.report,
         "average": average.average,
+        "merge": merge.merge,
     },
     "Translate": {
         "translate": translate.translate,

@@ -35,9 +35,14 @@ _RULES = (
         "without a model",
     ),
     Rule(
-        ("sentencepiece", "source_lang", "target_lang"),
+        ("source_lang", "target_lang"),
         lambda p: p.get("argos") is False,
         "without --argos",
+    ),
+    Rule(
+        ("sentencepiece",),
+        lambda p: p.get("argos") is False and p.get("to") != "marian",
+        "without --argos or --to marian",
     ),
 )
 

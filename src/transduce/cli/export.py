@@ -32,12 +32,9 @@ def export(
 
     package = None
     if argos:
-        if sentencepiece is None or source_lang is None or target_lang is None:
-            raise ConfigError(
-                "an Argos package needs its tokenizer and its languages",
-                "add --sentencepiece, --source-lang and --target-lang",
-            )
-        package = Package(source_lang, target_lang, sentencepiece)
+        if source_lang is None or target_lang is None:
+            raise ConfigError("an Argos package needs its languages", "add --source-lang and --target-lang")
+        package = Package(source_lang, target_lang)
     done = export_model(
         model,
         out,
@@ -47,6 +44,7 @@ def export(
         reference=reference,
         check=not no_check,
         package=package,
+        sentencepiece=sentencepiece,
     )
     for finding in done.findings or ["not compared"]:
         say(finding, err=True)

@@ -57,7 +57,7 @@ SentencePiece = Annotated[
     Path | None,
     Option(
         metavar="FILE",
-        help="The SentencePiece model that the tokenizer was read from; for --argos.",
+        help="The SentencePiece model that the tokenizer was read from; for --argos and --to marian.",
         rich_help_panel=o.DATA,
     ),
 ]

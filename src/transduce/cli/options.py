@@ -59,6 +59,25 @@ Pairs = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+WeightedSource = Annotated[
+    list[Path] | None,
+    Option(
+        metavar="FILE[:WEIGHT]",
+        help="Source text, one sentence per line, plain or gzip. Repeat for several files; a weight says how "
+        "often the sentences are seen in an epoch (default 1).",
+        rich_help_panel=DATA,
+    ),
+]
+WeightedPairs = Annotated[
+    list[Path] | None,
+    Option(
+        metavar="FILE[:WEIGHT]",
+        help="Source and target in one file (.tsv, .csv or .jsonl), instead of --source and --target. Repeat "
+        "for several files, with weights if you like: --pairs ours.tsv:3 --pairs web.tsv:0.5 sees ours three "
+        "times in every epoch, and one half of the other file.",
+        rich_help_panel=DATA,
+    ),
+]
 ValidSource = Annotated[
     list[Path] | None, Option(metavar="FILE", help="Validation source file.", rich_help_panel=DATA)
 ]
@@ -143,6 +162,17 @@ FromModel = Annotated[
         "--from", metavar="MODEL", help="Model folder to fine-tune on the new data.", rich_help_panel=MODEL
     ),
 ]
+Adapter = Annotated[
+    int | None,
+    Option(
+        metavar="RANK",
+        min=1,
+        max=1_000_000,
+        help="With --from: train only low-rank additions (LoRA) of this rank, for example 8. The run's model "
+        "folders hold them alone; see transduce merge.",
+        rich_help_panel=MODEL,
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     Option(
@@ -185,6 +215,15 @@ Separate = Annotated[
     Option(
         "--separate",
         help="Learn one vocabulary for the source and one for the target, instead of a joint one.",
+        rich_help_panel=TOKENIZER,
+    ),
+]
+ExtendVocabulary = Annotated[
+    bool,
+    Option(
+        "--extend-vocabulary",
+        help="Add tokens for characters of the training text that the model does not know, and learn them: "
+        "--from MODEL --extend-vocabulary.",
         rich_help_panel=TOKENIZER,
     ),
 ]

@@ -5,9 +5,9 @@ from transduce.data.text_files import MAX_LINE_BYTES
 
 
 def plan(
-    source: o.Source = None,
+    source: o.WeightedSource = None,
     target: o.Target = None,
-    pairs: o.Pairs = None,
+    pairs: o.WeightedPairs = None,
     valid_source: o.ValidSource = None,
     valid_target: o.ValidTarget = None,
     valid_pairs: o.ValidPairs = None,
@@ -24,6 +24,7 @@ def plan(
     target_tokenizer: o.TargetTokenizer = None,
     vocabulary: o.VocabularySize = None,
     separate: o.Separate = False,
+    extend_vocabulary: o.ExtendVocabulary = False,
     normalize: o.Normalize = "nfc",
     hold_out: o.HoldOut = 0.02,
     max_length: o.MaxLength = 512,
@@ -62,6 +63,7 @@ def plan(
         target_tokenizer=target_tokenizer,
         vocabulary=vocabulary,
         separate=separate,
+        extend_vocabulary=extend_vocabulary,
         normalize=normalize,
         hold_out=hold_out,
         max_length=max_length,

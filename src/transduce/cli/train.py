@@ -8,9 +8,9 @@ from transduce.data.text_files import MAX_LINE_BYTES
 
 def train(
     out: o.Out,
-    source: o.Source = None,
+    source: o.WeightedSource = None,
     target: o.Target = None,
-    pairs: o.Pairs = None,
+    pairs: o.WeightedPairs = None,
     valid_source: o.ValidSource = None,
     valid_target: o.ValidTarget = None,
     valid_pairs: o.ValidPairs = None,
@@ -20,6 +20,7 @@ def train(
     preset: o.Preset = None,
     family: o.Family = None,
     from_model: o.FromModel = None,
+    adapter: o.Adapter = None,
     overrides: o.Overrides = None,
     steps: o.Steps = None,
     epochs: o.Epochs = None,
@@ -33,6 +34,7 @@ def train(
     target_tokenizer: o.TargetTokenizer = None,
     vocabulary: o.VocabularySize = None,
     separate: o.Separate = False,
+    extend_vocabulary: o.ExtendVocabulary = False,
     normalize: o.Normalize = "nfc",
     hold_out: o.HoldOut = 0.02,
     max_length: o.MaxLength = 512,
@@ -47,6 +49,8 @@ def train(
     """Train a model that translates one text into another.
 
     Example: transduce train --source train.en --target train.de --out runs/en-de
+
+    Fine-tuning: transduce train --from MODEL --pairs new.tsv:3 --pairs old.tsv:0.2 --out runs/tuned
 
     With several processes: torchrun --nproc-per-node 2 -m transduce train ...
     """
@@ -68,6 +72,7 @@ def train(
         preset=preset,
         family=family,
         from_model=from_model,
+        adapter=adapter,
         overrides=parse_overrides(overrides),
         steps=steps,
         epochs=epochs,
@@ -81,6 +86,7 @@ def train(
         target_tokenizer=target_tokenizer,
         vocabulary=vocabulary,
         separate=separate,
+        extend_vocabulary=extend_vocabulary,
         normalize=normalize,
         hold_out=hold_out,
         max_length=max_length,

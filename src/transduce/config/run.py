@@ -5,7 +5,17 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from transduce.config.families import ModelConfig, TransformerConfig
-from transduce.config.settings import Count, Epsilon, Id, Minutes, NonNegative, Probability, Seed, Settings
+from transduce.config.settings import (
+    Count,
+    Epsilon,
+    Id,
+    Minutes,
+    NonNegative,
+    Positive,
+    Probability,
+    Seed,
+    Settings,
+)
 
 
 class TrainingConfig(Settings):
@@ -43,6 +53,14 @@ class TrainingConfig(Settings):
     )
     freeze: list[str] = Field(
         default_factory=list, description='Parts of the model that are not trained, such as "encoder".'
+    )
+    adapter_rank: Count | None = Field(
+        default=None,
+        description="Rank of low-rank additions (LoRA) that are trained instead of the weights of the model "
+        "to start from; if unset, the weights are trained.",
+    )
+    adapter_alpha: Positive = Field(
+        default=16.0, description="Scale of the low-rank additions, which are multiplied by alpha / rank."
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto", description="Precision of matrix products; auto chooses the faster one."

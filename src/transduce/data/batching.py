@@ -15,6 +15,7 @@ from transduce.data.prepared import Pairs
 Indices = npt.NDArray[np.int64]
 Row = npt.NDArray[np.generic]
 _FEW_BATCHES, _EXTRA_WIDTH = 120, 0.5  # the latter in tokens
+_ROUND_BATCHES = 20  # enough to sort pairs by length with little padding
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,45 @@ def plan_batches(
     longer = np.maximum(source_lengths, target_lengths)[order]
     batches = _cut(order, longer, max_tokens, first=generator.random())
     return [batches[index] for index in generator.permutation(len(batches))]
+
+
+def plan_repeated(
+    source_lengths: Indices,
+    target_lengths: Indices,
+    counts: Indices,
+    *,
+    max_tokens: int,
+    seed: int,
+    epoch: int,
+) -> list[Indices]:
+    """Return batches in which each pair is as often as ``counts`` says; see `plan_batches`.
+
+    An epoch consists of rounds, so that the copies of a pair, which have the same length, do not all fall
+    into one batch but are spread over the epoch.
+    """
+    tokens = int((np.maximum(source_lengths, target_lengths) * counts).sum())
+    most = max(1, tokens // (_ROUND_BATCHES * max_tokens))
+    rounds = _spread(counts, min(int(counts.max(initial=1)), most), np.random.default_rng([seed, epoch, 1]))
+    return [
+        rows[batch]
+        for number, rows in enumerate(rounds)
+        for batch in plan_batches(
+            source_lengths[rows],
+            target_lengths[rows],
+            max_tokens=max_tokens,
+            seed=seed,
+            epoch=epoch * len(rounds) + number,
+        )
+    ]
+
+
+def _spread(counts: Indices, rounds: int, generator: np.random.Generator) -> list[Indices]:
+    """Return the pairs of each round: all copies, those of one pair at even distances."""
+    first = generator.integers(rounds, size=len(counts))
+    pairs = np.repeat(np.arange(len(counts)), counts)
+    copy = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
+    place = (first[pairs] + copy * rounds // counts[pairs]) % rounds
+    return [pairs[place == number] for number in range(rounds)]
 
 
 def _side_by_side(

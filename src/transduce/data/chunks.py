@@ -27,6 +27,7 @@ class Chunk(NamedTuple):
     where_target: str  # the target file; the same if one file holds both sides
     ignored_columns: Sequence[int] = ()  # lines with columns that are not used
     factors: Sequence[list[str]] = ()  # for each source factor, a line per pair
+    part: int = 0  # of the corpus, counted from 0
 
 
 def chunks_of(pairs: Iterable[RawPair], size: int, path: Path) -> Iterator[Chunk]:
@@ -73,6 +74,7 @@ class CleanChunk(NamedTuple):
     targets: list[str]
     lines: Sequence[int]
     factors: Sequence[list[str]] = ()  # for each source factor, a line per pair
+    part: int = 0  # of the corpus, counted from 0
 
 
 def usable(chunk: Chunk) -> CleanChunk:
@@ -90,6 +92,7 @@ def usable(chunk: Chunk) -> CleanChunk:
         [target for _, target, _ in kept],
         [chunk.lines[row] for row in rows],
         [[lines[row] for row in rows] for lines in chunk.factors],
+        chunk.part,
     )
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from transduce.data.chunks import CleanChunk, usable
 from transduce.data.corpus import Corpus
 from transduce.data.factors import FactorVocabulary
+from transduce.data.mixture import mixture_of
 from transduce.data.normalization import DEFAULT, Normalization, normalize_text
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.data.tokenizer import TokenizerPair
@@ -63,14 +64,15 @@ def prepare(
     """Write ``folder/train`` and ``folder/valid``, without pairs that have more than ``max_length`` tokens.
 
     Without validation data, a share of the training pairs is held out, but no more than about
-    `MAX_HELD_OUT`; ``pairs`` is the number of training pairs, if it is known. A terminal shows how many pairs
-    have been tokenized.
+    `MAX_HELD_OUT`, each of them once, whatever its weight; ``pairs`` is the number of training pairs, if it
+    is known. A terminal shows how many pairs have been tokenized.
     """
     share = 0.0 if valid else min(hold_out, MAX_HELD_OUT / max(1, pairs or _count(train)))
     form = tokenizer.source.normalization or DEFAULT
     too_long = 0
     sizes = tokenizer.vocabulary.source, tokenizer.vocabulary.target, [*map(len, tokenizer.factors)]
     done = 0
+    pairs_of_part = [0 for _ in train.parts]
     with (
         PairWriter(folder / "train", *sizes) as training,
         PairWriter(folder / "valid", *sizes) as validation,
@@ -90,8 +92,12 @@ def prepare(
                 for destination, rows in ((writer, fits & ~held_out), (validation, fits & held_out)):
                     selected = [factor.select(rows) for factor in factors]
                     destination.write_rows(sources.select(rows), targets.select(rows), selected)
+                if corpus is train:
+                    pairs_of_part[chunk.part] += int(np.count_nonzero(fits & ~held_out))
                 done += len(chunk.sources)
                 status.update(done)
+    if mixture := mixture_of(pairs_of_part, train.weights):
+        mixture.save(folder / "train")
     prepared = Prepared(Pairs.open(folder / "train"), Pairs.open(folder / "valid"), too_long)
     _require_pairs(prepared, max_length)
     return prepared

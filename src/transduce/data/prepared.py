@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from transduce.data.mixture import MIXTURE, Mixture
 from transduce.data.rows import Rows
 from transduce.errors import DataError, reason_of
 
@@ -69,6 +70,7 @@ class Pairs:
     source: Sequences
     target: Sequences
     factors: tuple[Sequences, ...] = ()  # of the source, each with an id for every source token
+    mixture: Mixture | None = None  # the weights of training pairs that are not all seen once in an epoch
 
     def __len__(self) -> int:
         return len(self.source)
@@ -78,7 +80,8 @@ class Pairs:
         """Open what a `PairWriter` wrote."""
         names = sorted(path.stem for path in folder.glob(f"{_FACTOR}*.offsets"))
         factors = tuple(Sequences(folder, name) for name in names)
-        pairs = cls(Sequences(folder, "source"), Sequences(folder, "target"), factors)
+        source, target = Sequences(folder, "source"), Sequences(folder, "target")
+        pairs = cls(source, target, factors, Mixture.load(folder, len(source)))
         if len(pairs.source) != len(pairs.target):
             raise DataError(
                 f"{folder} is damaged: sources: {len(pairs.source):,}, targets: {len(pairs.target):,}",
@@ -128,7 +131,8 @@ class PairWriter:
         self, folder: Path, source_vocabulary: int, target_vocabulary: int, factors: Sequence[int] = ()
     ) -> None:
         """``factors`` are the vocabulary sizes of the source factors."""
-        for previous in folder.glob(f"{_FACTOR}*"):  # an interrupted preparation may have had more factors
+        # An interrupted preparation may have had more factors, or weights.
+        for previous in (*folder.glob(f"{_FACTOR}*"), *folder.glob(MIXTURE)):
             previous.unlink()
         self._factors = [
             SequenceWriter(folder, f"{_FACTOR}{number:02}", size) for number, size in enumerate(factors, 1)

@@ -12,8 +12,16 @@ from torch import Tensor, nn
 from transduce.engine.int8 import Int8Output
 from transduce.engine.native import Engine, check, required_library
 from transduce.engine.packed_linear import PackedLinear, can_pack, kind_of, padded
-from transduce.engine.packed_stack import FIRST_POSITIONS, RESERVING, AnyLayer, PackedStack, as_float32
-from transduce.engine.structures import DecoderStruct, SourceStruct, StackStruct, StepStruct
+from transduce.engine.packed_stack import (
+    FIRST_POSITIONS,
+    RESERVING,
+    AnyLayer,
+    PackedStack,
+    as_float32,
+    copies_of,
+    norm_struct,
+)
+from transduce.engine.structures import DecoderStruct, NormStruct, SourceStruct, StackStruct, StepStruct
 from transduce.nn.embedding import Embedding
 from transduce.nn.positional import LearnedPositions, NoPositions
 from transduce.nn.state import LARGEST_RESERVATION
@@ -25,11 +33,17 @@ class PackedDecoder:
     """The embedding, the layers and the output of a model, which must not change afterwards."""
 
     def __init__(
-        self, embedding: Embedding, positions: nn.Module, stack: PackedStack, output: PackedLinear
+        self,
+        embedding: Embedding,
+        positions: nn.Module,
+        norm: nn.Module,
+        stack: PackedStack,
+        output: PackedLinear,
     ) -> None:
         self.stack, self.output, self.engine = stack, output, output.engine
         self._embedding, self._scale = as_float32(embedding.weight), embedding.scale
         self._positions = positions
+        self._norm = copies_of(norm) if isinstance(norm, nn.LayerNorm) else None
         # Encodings of positions, (positions, d_model). The last table is the longest; other threads may still
         # read the shorter ones.
         self._tables: list[Tensor] = []
@@ -39,6 +53,7 @@ class PackedDecoder:
         cls,
         embedding: Embedding,
         positions: nn.Module,
+        norm: nn.Module,
         layers: Sequence[AnyLayer],
         final_norm: nn.Module,
         output: nn.Module,
@@ -49,17 +64,23 @@ class PackedDecoder:
         if stack is None:
             return None
         if isinstance(output, Int8Output):
-            return cls(embedding, positions, stack, output.packed) if output.packed else None
+            return cls(embedding, positions, norm, stack, output.packed) if output.packed else None
         if not isinstance(output, Embedding) or not can_pack(output.weight):
             return None
         packed = PackedLinear(
             output.weight, output.bias, kind_of(output.weight), engine, missing_bias=-torch.inf
         )
-        return cls(embedding, positions, stack, packed)
+        return cls(embedding, positions, norm, stack, packed)
 
     def __getstate__(self) -> dict[str, object]:
         """Leave the pointers out: a copy has its own memory."""
-        return {name: value for name, value in self.__dict__.items() if name != "struct"} | {"_tables": []}
+        return {
+            name: value for name, value in self.__dict__.items() if name not in ("struct", "_norm_struct")
+        } | {"_tables": []}
+
+    @cached_property
+    def _norm_struct(self) -> NormStruct | None:
+        return norm_struct(self._norm) if self._norm else None
 
     @cached_property
     def struct(self) -> DecoderStruct:
@@ -68,6 +89,7 @@ class PackedDecoder:
             stack=self.stack.struct,
             output=self.output.struct,
             embedding=self._embedding.data_ptr(),
+            norm=None if self._norm_struct is None else ctypes.addressof(self._norm_struct),
             vocabulary=len(self._embedding),
             scale=self._scale,
         )

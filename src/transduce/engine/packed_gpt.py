@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transduce.config import GPTConfig, Vocabulary
 from transduce.engine.int8 import Int8Linear, Int8Output
@@ -60,7 +60,7 @@ class PackedGPT(Model):
         in_8_bits = any(isinstance(module, Int8Linear) for module in gpt.modules())
         output = Int8Output(gpt.output.weight, gpt.output.bias) if in_8_bits else gpt.output
         decoder = PackedDecoder.of(
-            gpt.output, gpt.positions, gpt.decoder.layers, gpt.decoder.final_norm, output, used
+            gpt.output, gpt.positions, nn.Identity(), gpt.decoder.layers, gpt.decoder.final_norm, output, used
         )
         return cls(gpt, decoder) if decoder else None
 

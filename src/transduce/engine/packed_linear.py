@@ -1,6 +1,7 @@
 """Linear layers as the engine computes them: weights in the order in which an instruction set reads them."""
 
 import ctypes
+from copy import copy
 from typing import Any, Literal
 
 import torch
@@ -55,6 +56,14 @@ class PackedLinear:
     def _make_struct(self) -> LinearStruct:
         pointers = (part.data_ptr() for part in self._tensors)  # the tensors stay alive with this object
         return LinearStruct(*pointers, self.d_in, self.d_out, _KINDS[self.kind], 0)
+
+    def with_bias(self, bias: Tensor) -> "PackedLinear":
+        """Return the same matrix with a bias (out,), in place of none."""
+        copy_ = copy(self)
+        bias = F.pad(bias.detach().float(), (0, padded(self.d_out) - self.d_out)).contiguous()
+        copy_._tensors = (*self._tensors[:3], bias)
+        copy_.struct = copy_._make_struct()
+        return copy_
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the pointers out: a copy has its own memory."""

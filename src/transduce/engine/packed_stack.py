@@ -8,16 +8,18 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from transduce.engine.int8 import is_packable, pack, shape_of
 from transduce.engine.native import Engine
-from transduce.engine.packed_linear import MULTIPLE
+from transduce.engine.packed_linear import MULTIPLE, PackedLinear
 from transduce.engine.structures import LayerStruct, NormStruct, StackStruct
 from transduce.nn.decoder import DecoderLayer
 from transduce.nn.encoder import EncoderLayer
-from transduce.nn.multi_head_attention import FullSelfAttention
+from transduce.nn.multi_head_attention import FullSelfAttention, MultiHeadAttention
 from transduce.nn.positional import RotaryPositions, rotations
 from transduce.nn.residual import Residual
+from transduce.nn.ssru import SSRU
 
 AnyLayer: TypeAlias = EncoderLayer | DecoderLayer
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3, "swish": 4, "swiglu": 5}
@@ -30,11 +32,9 @@ class PackedStack:
 
     def __init__(self, layers: Sequence[AnyLayer], final_norm: nn.Module, engine: Engine) -> None:
         self.layers, self.engine = layers, engine
-        self._norms = [{name: _copies(around.norm) for name, around in _residuals(each)} for each in layers]
-        self._final = _copies(final_norm) if isinstance(final_norm, nn.LayerNorm) else None
-        self._linear = [
-            {name: pack(part, engine) for name, part in _linear_layers(layer)} for layer in layers
-        ]
+        self._norms = [{name: copies_of(around.norm) for name, around in _residuals(each)} for each in layers]
+        self._final = copies_of(final_norm) if isinstance(final_norm, nn.LayerNorm) else None
+        self._linear = [_packed_layers(layer, engine) for layer in layers]
         # The last table is the longest; other threads may still read the shorter ones.
         self._rotations: list[Tensor] = []
 
@@ -61,8 +61,9 @@ class PackedStack:
 
     def _reserve(self, positions: int) -> None:
         attention = self.layers[0].self_attention
-        assert isinstance(attention, FullSelfAttention)  # noqa: S101
-        if attention.rotary is None or positions <= self.struct.positions:
+        if not isinstance(attention, FullSelfAttention) or attention.rotary is None:
+            return
+        if positions <= self.struct.positions:
             return
         count = max(positions, 2 * self.struct.positions, FIRST_POSITIONS)
         self._rotations.append(rotations(count, attention.d_k).contiguous())
@@ -72,18 +73,19 @@ class PackedStack:
     def _structs(self) -> tuple["ctypes.Array[LayerStruct]", NormStruct | None]:
         parts = (
             {name: part.struct for name, part in linear.items()}
-            | {name: _norm_struct(copies) for name, copies in norms.items()}
+            | {name: norm_struct(copies) for name, copies in norms.items()}
             for linear, norms in zip(self._linear, self._norms, strict=True)
         )
         layers = (LayerStruct * len(self.layers))(*(LayerStruct(**part) for part in parts))
-        return layers, _norm_struct(self._final) if self._final else None
+        return layers, norm_struct(self._final) if self._final else None
 
     @cached_property
     def struct(self) -> StackStruct:
         """The stack, as C sees it."""
         layers, final = self._structs
         first = self.layers[0]
-        attention, around = first.self_attention, first.around_self_attention
+        around = first.around_self_attention
+        attention = _attention_of(first)
         return StackStruct(
             layers=ctypes.addressof(layers),
             final=None if final is None else ctypes.addressof(final),
@@ -97,6 +99,7 @@ class PackedStack:
             pre=around.pre,
             activation=ACTIVATIONS[first.feed_forward.activation],
             has_memory=isinstance(first, DecoderLayer),
+            is_recurrent=isinstance(first.self_attention, SSRU),
         )
 
 
@@ -106,28 +109,49 @@ def as_float32(part: Tensor) -> Tensor:
 
 
 def _is_supported(layer: AnyLayer) -> bool:
-    attention = layer.self_attention
+    own, attention = layer.self_attention, _attention_of(layer)
+    if isinstance(own, SSRU):
+        # The states of the unit are stored like the keys of all heads.
+        is_known = attention.heads * attention.d_k == own.forget_bias.numel()
+    else:
+        is_known = isinstance(own, FullSelfAttention) and isinstance(own.rotary, RotaryPositions | None)
     return (
-        isinstance(attention, FullSelfAttention)
+        is_known
         and not any(width % MULTIPLE for width in (attention.d_k, attention.d_v))
         and layer.feed_forward.activation in ACTIVATIONS
         and all(is_packable(part) for _, part in _linear_layers(layer))
-        and isinstance(attention.rotary, RotaryPositions | None)
     )
 
 
+def _attention_of(layer: AnyLayer) -> MultiHeadAttention:
+    """Return an attention of the layer; all of them have the same sizes."""
+    return layer.memory_attention if isinstance(layer, DecoderLayer) else layer.self_attention
+
+
 def _sizes(layer: AnyLayer) -> tuple[object, ...]:
-    attention, around = layer.self_attention, layer.around_self_attention
+    attention, around = _attention_of(layer), layer.around_self_attention
     shapes = [shape_of(part) for _, part in _linear_layers(layer)]
     return (*shapes, attention.heads, attention.d_k, attention.d_v, around.pre, around.norm.eps)
+
+
+def _packed_layers(layer: AnyLayer, engine: Engine) -> dict[str, PackedLinear]:
+    """Pack the linear layers by their names in `LayerStruct`."""
+    packed = {name: pack(part, engine) for name, part in _linear_layers(layer)}
+    if isinstance(layer.self_attention, SSRU):
+        bias = layer.self_attention.forget_bias
+        packed["query_key_value"] = packed["query_key_value"].with_bias(F.pad(bias, (0, len(bias))))
+    return packed
 
 
 def _linear_layers(layer: AnyLayer) -> Iterator[tuple[str, nn.Module]]:
     """Yield the linear layers with their names in `LayerStruct`."""
     attention = layer.self_attention
-    assert isinstance(attention, FullSelfAttention)  # noqa: S101
-    yield "query_key_value", attention.query_key_value
-    yield "self_output", attention.output
+    if isinstance(attention, SSRU):
+        yield "query_key_value", attention.forget_candidate
+    else:
+        assert isinstance(attention, FullSelfAttention)  # noqa: S101
+        yield "query_key_value", attention.query_key_value
+        yield "self_output", attention.output
     if isinstance(layer, DecoderLayer):
         memory = layer.memory_attention
         yield "memory_query", memory.query
@@ -145,11 +169,13 @@ def _residuals(layer: AnyLayer) -> Iterator[tuple[str, Residual]]:
     yield "around_feed_forward", layer.around_feed_forward
 
 
-def _copies(norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+def copies_of(norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    """Return weight and bias of a layer norm, as C reads them."""
     bias = torch.zeros_like(norm.weight) if norm.bias is None else norm.bias
     return as_float32(norm.weight), as_float32(bias)
 
 
-def _norm_struct(copies: tuple[Tensor, Tensor]) -> NormStruct:
+def norm_struct(copies: tuple[Tensor, Tensor]) -> NormStruct:
+    """Return a layer norm, as C sees it; the copies must stay alive."""
     weight, bias = copies
     return NormStruct(weight.data_ptr(), bias.data_ptr())

@@ -57,18 +57,13 @@ class PackedTransformer(Model):
     def of(cls, transformer: Transformer, used: Engine | None = None) -> "PackedTransformer | None":
         """Pack a transformer in its own precision; return ``None`` if the engine cannot compute it."""
         used = used or engine()
-        config = transformer.config
-        if (
-            used is None
-            or transformer.device.type != "cpu"
-            or config.embedding_norm
-            or not config.mask_padding
-        ):
+        if used is None or transformer.device.type != "cpu" or not transformer.config.mask_padding:
             return None
         encoder = PackedStack.of(transformer.encoder.layers, transformer.encoder.final_norm, used)
         decoder = PackedDecoder.of(
             transformer.target_embedding,
             transformer.target_positions,
+            transformer.target_norm,
             transformer.decoder.layers,
             transformer.decoder.final_norm,
             transformer.output,

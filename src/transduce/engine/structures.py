@@ -41,7 +41,7 @@ class StackStruct(ctypes.Structure):
         layers__final__rotations=c_void_p,
         depth__heads__d_model__d_ff__d_k__d_v__positions=c_int64,
         epsilon=c_float,
-        pre__activation__has_memory=c_int32,
+        pre__activation__has_memory__is_recurrent=c_int32,
     )
 
 
@@ -51,7 +51,7 @@ class DecoderStruct(ctypes.Structure):
     _fields_ = [
         ("stack", StackStruct),
         ("output", LinearStruct),
-        *_fields(embedding__positions=c_void_p, vocabulary=c_int64, scale=c_float, reserved=c_int32),
+        *_fields(embedding__positions__norm=c_void_p, vocabulary=c_int64, scale=c_float, reserved=c_int32),
     ]
 
 

@@ -16,6 +16,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from transduce.engine.native import Engine, check, engine, required_library
 from transduce.engine.packed_linear import MULTIPLE
 from transduce.engine.structures import DropoutStruct, FullAttentionStruct, NormStruct, ResidualStruct
+from transduce.nn.adapter import LowRankLinear
 from transduce.nn.dropout import Dropout
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.multi_head_attention import MultiHeadAttention
@@ -36,13 +37,20 @@ def accelerate(model: nn.Module) -> None:
             module.fused = FusedResidual(used)
         elif isinstance(module, MultiHeadAttention) and not (module.d_k % MULTIPLE or module.d_v % MULTIPLE):
             module.fused = FusedAttention(used)
-        elif isinstance(module, FeedForward) and _is_complete(module.outer, module.outer.in_features):
+        elif isinstance(module, FeedForward) and _has_plain_layers(module):
             module.fused = FusedFeedForward(used)
 
 
 def _is_complete(module: nn.LayerNorm | nn.Linear, width: int) -> bool:
     """Return whether a module has a bias and a width that fills vectors."""
     return width % MULTIPLE == 0 and module.bias is not None
+
+
+def _has_plain_layers(module: FeedForward) -> bool:
+    """Return whether the engine can compute with the weights; those of adapted layers are only a part."""
+    layers = module.inner, module.outer
+    is_adapted = any(isinstance(layer, LowRankLinear) for layer in layers)
+    return _is_complete(module.outer, module.outer.in_features) and not is_adapted
 
 
 @cache

@@ -46,8 +46,8 @@ def require_packable(package: Path, tokenizer: TokenizerPair, sentencepiece: Pat
         raise ArtifactError(
             f"{package.name} does not end with {SUFFIX}", f"choose a name such as zh-en{SUFFIX}"
         )
-    read = _settled(read_sentencepiece(sentencepiece))
-    if any(_settled(side.backend) != read for side in (tokenizer.source, tokenizer.target)):
+    read = settled(read_sentencepiece(sentencepiece))
+    if any(settled(side.backend) != read for side in (tokenizer.source, tokenizer.target)):
         raise ArtifactError(
             f"the model's tokenizer was not read from {sentencepiece}",
             "give the SentencePiece model of an imported model; other tokenizers have no Argos package",
@@ -58,7 +58,7 @@ def require_packable(package: Path, tokenizer: TokenizerPair, sentencepiece: Pat
         )
 
 
-def _settled(backend: Tokenizer) -> str:
+def settled(backend: Tokenizer) -> str:
     """Return a tokenizer as text, with numbers as they are after they have been written and read once."""
     copy = Tokenizer.from_str(backend.to_str())
     copy.encode_special_tokens = False

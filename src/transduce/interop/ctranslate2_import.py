@@ -17,6 +17,7 @@ from transduce.config import TransformerConfig, validate
 from transduce.data.sentencepiece import read_sentencepiece
 from transduce.data.special_tokens import SpecialTokens
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
+from transduce.data.vocabulary_extension import know_characters
 from transduce.errors import ArtifactError, reason_of, remedy_for
 from transduce.files import read_small
 from transduce.interop import argos
@@ -262,10 +263,14 @@ def _tokenizer(folders: list[Path], tokens: list[list[str]], special: SpecialTok
             )
         sides.append((found[0], names))
     if sides[0] == sides[1]:
-        both = SideTokenizer(read_sentencepiece(sides[0][0]), sides[0][1], name=str(sides[0][0]))
+        both = _side(*sides[0])
         return TokenizerPair(both, both, special=special)
-    source, target = (SideTokenizer(read_sentencepiece(path), names, name=str(path)) for path, names in sides)
+    source, target = (_side(*each) for each in sides)
     return TokenizerPair(source, target, special=special)
+
+
+def _side(path: Path, tokens: list[str]) -> SideTokenizer:
+    return SideTokenizer(know_characters(read_sentencepiece(path), tokens), tokens, name=str(path))
 
 
 def _rows(config: TransformerConfig, file: CTranslate2File) -> Iterator[Row]:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from transduce.errors import ArtifactError
 from transduce.files import user_path
-from transduce.interop import ctranslate2_import, folders
+from transduce.interop import ctranslate2_import, folders, marian_import
 from transduce.interop.imported import Format, Imported
 
-FORMATS: tuple[Format, ...] = (ctranslate2_import.FORMAT, folders.FORMAT)
+FORMATS: tuple[Format, ...] = (ctranslate2_import.FORMAT, marian_import.FORMAT, folders.FORMAT)
 
 
 def read_foreign(path: str | Path, name: str | None = None) -> Imported:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from transduce.nn.linear import Linear
+from transduce.nn.linear import FusedLinear
 from transduce.nn.state import KeyValue, KeyValueCache
 
 
@@ -11,13 +11,13 @@ class SSRU(nn.Module):
     """Mix each position with its past by a learned forget gate, in place of causal self-attention.
 
     ``f_t = sigmoid(x_t W_f + b_f)``, ``c_t = f_t · c_{t−1} + (1 − f_t) · x_t W``, ``y_t = max(0, c_t)``, with
-    c_0 = 0. A step of decoding takes the same time at every position.
+    c_0 = 0. A step of decoding takes the same time at every position. W_f and W are one matrix product.
     """
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
-        self.forget = Linear(d_model, d_model)
-        self.candidate = Linear(d_model, d_model, bias=False)
+        self.forget_candidate = FusedLinear(d_model, [d_model, d_model], bias=False)
+        self.forget_bias = nn.Parameter(torch.zeros(d_model))
 
     def forward(
         self,
@@ -32,8 +32,9 @@ class SSRU(nn.Module):
         The arguments are those of `SelfAttention.forward`: padding needs no mask, because it comes last, and
         ``record`` receives nothing, because there are no weights. The cache holds the states c.
         """
-        gate = torch.sigmoid(self.forget(x))
-        candidate = (1 - gate) * self.candidate(x)
+        forget, candidate = self.forget_candidate(x).chunk(2, dim=-1)
+        gate = torch.sigmoid(forget + self.forget_bias)
+        candidate = (1 - gate) * candidate
         state = torch.zeros_like(x[:, 0])
         if cache is not None and cache.length:
             state = cache.filled().key[:, 0, -1]

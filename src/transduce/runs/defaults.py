@@ -171,6 +171,7 @@ def user_choices(
     precision: str | None = None,
     save_minutes: float | None = None,
     validation_metric: str | None = None,
+    adapter: int | None = None,
     overrides: Mapping[str, object] | None = None,
 ) -> UserChoices:
     """Return the choices that the arguments of `transduce.train` and its siblings make."""
@@ -180,6 +181,7 @@ def user_choices(
         "training.precision": precision,
         "training.save_minutes": save_minutes,
         "training.validation_metric": validation_metric,
+        "training.adapter_rank": adapter,
     }
     if not isinstance(overrides, Mapping | None):
         raise ConfigError(
@@ -268,6 +270,11 @@ class TrainingDefaults:
         )
 
 
+def _fine_tuning_rate(given: dict[str, Any]) -> float:
+    """Return the peak learning rate for a trained model; an adapter, which starts at zero, needs more."""
+    return 1e-3 if given.get("adapter_rank") else 1e-4
+
+
 # Translation
 
 
@@ -307,10 +314,11 @@ def not_for_pairs(family: str) -> ConfigError:
 def translation_defaults(choices: UserChoices, pairs: Pairs) -> TrainingDefaults:
     """Return the training defaults for these pairs: 30 epochs, but 2,000 to 100,000 steps."""
     given = choices.training()
-    source, target = (int(side.lengths.sum()) for side in (pairs.source, pairs.target))
+    copies = pairs.mixture.weights if pairs.mixture else 1
+    source, target = (int((side.lengths * copies).sum()) for side in (pairs.source, pairs.target))
     batches = max(source, target) / _tokens_per_batch(given)
     per_step = math.ceil((given.get("batch_tokens") or 1) / (target / batches))
-    rate = 1e-4 if choices.from_model else 1e-3 if len(pairs) <= SMALL_CORPUS else None
+    rate = _fine_tuning_rate(given) if choices.from_model else 1e-3 if len(pairs) <= SMALL_CORPUS else None
     return TrainingDefaults(
         given,
         steps=int(min(100_000, max(2_000, TRANSLATION_EPOCHS * batches / per_step))),
@@ -330,12 +338,13 @@ def text_defaults(choices: UserChoices, tokens: int) -> TrainingDefaults:
             raise ConfigError(f"training.{name} is only for translation", "remove it from the run file")
     batch = _tokens_per_batch(given)
     per_step = math.ceil((given.get("batch_tokens") or 1) / batch)
+    new = 1e-3 if tokens <= SMALL_TEXT else 3e-4
     return TrainingDefaults(
         given,
         steps=int(min(100_000, max(1_000, TEXT_EPOCHS * tokens / batch / per_step))),
         longest_warmup=2000,
         settings={
-            "learning_rate": 1e-4 if choices.from_model else 1e-3 if tokens <= SMALL_TEXT else 3e-4,
+            "learning_rate": _fine_tuning_rate(given) if choices.from_model else new,
             "schedule": "cosine",
             "label_smoothing": 0.0,
         },
@@ -359,7 +368,7 @@ def image_defaults(choices: UserChoices, images: int) -> TrainingDefaults:
         steps=int(min(100_000, max(1_000, IMAGE_EPOCHS * images / size))),
         longest_warmup=1000,
         settings={
-            "learning_rate": 1e-4 if choices.from_model else 1e-3,
+            "learning_rate": _fine_tuning_rate(given) if choices.from_model else 1e-3,
             "schedule": "cosine",
             "average": 1,  # the learning rate falls to zero: the last checkpoints hardly differ
         },

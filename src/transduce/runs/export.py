@@ -31,11 +31,10 @@ class Exported:
 
 @dataclass(frozen=True)
 class Package:
-    """The languages and the SentencePiece model of an Argos package."""
+    """The languages of an Argos package."""
 
     source_language: str
     target_language: str
-    sentencepiece: Path
 
 
 def export_model(
@@ -48,6 +47,7 @@ def export_model(
     reference: Path | Sequence[str] | None = None,
     check: bool = True,
     package: Package | None = None,
+    sentencepiece: Path | None = None,
 ) -> Exported:
     """Write a model in another format, after the other library has computed the same with it.
 
@@ -59,16 +59,19 @@ def export_model(
         source: Lines to compare with, instead of a few built-in ones.
         reference: References of these lines, for BLEU.
         check: Compare. Without, an export for a library that is not installed is possible.
-        package: What an Argos package needs beside the model.
+        package: Write an Argos package of a CTranslate2 model.
+        sentencepiece: The SentencePiece model that the tokenizer was read from, for ``package`` and Marian.
 
     """
     target, out = _target(to, quantize, package), folder_path(out)
+    if package is not None and sentencepiece is None:
+        raise ConfigError("an Argos package needs its tokenizer", "add --sentencepiece")
     if reference is not None and source is None:
         raise ConfigError("--reference has no effect without --source", "add --source")
     require_new(out)
     model, tokenizer = artifact.load(folder), artifact.load_tokenizer(folder)
-    if package is not None:
-        argos.require_packable(out, tokenizer, package.sentencepiece)
+    if package is not None and sentencepiece is not None:
+        argos.require_packable(out, tokenizer, sentencepiece)
     lines = None if source is None else read_sources(source)
     references = None
     if reference is not None and lines is not None:
@@ -76,18 +79,14 @@ def export_model(
         require_same_length(lines, both)
         references = [each[0] for each in both.lines]
     with staging(out) as new:
-        notes, findings = target.write(model, tokenizer, new / "model", quantize), []
+        notes, findings = target.write(model, tokenizer, new / "model", quantize, sentencepiece), []
         if check:
             chosen = None if lines is None else lines.lines
             findings = _compare(target, model, tokenizer, new, quantize, chosen, references)
         finished = new / "model"
-        if package is not None:
-            finished = argos.pack(
-                finished,
-                new / out.name,
-                package.sentencepiece,
-                (package.source_language, package.target_language),
-            )
+        if package is not None and sentencepiece is not None:
+            languages = package.source_language, package.target_language
+            finished = argos.pack(finished, new / out.name, sentencepiece, languages)
         move(finished, out)
     return Exported(out, findings, [*notes, *target.notes(quantize)])
 
@@ -122,7 +121,7 @@ def _compare(
     samples = take_samples(model, tokenizer, lines, references, longest=LONGEST)
     findings = []
     if quantize is not None:
-        target.write(model, tokenizer, new / "exact", None)
+        target.write(model, tokenizer, new / "exact", None, None)
         exact = compare(model, tokenizer, target.peer(model, tokenizer, new / "exact", None), samples)
         findings += [f"float32: {line}" for line in exact.findings]
         shutil.rmtree(new / "exact")

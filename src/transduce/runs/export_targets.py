@@ -11,7 +11,8 @@ from transduce.interop.peer import Peer
 from transduce.models.protocol import Model
 from transduce.models.transformer import Transformer
 
-Write = Callable[[Model, TokenizerPair, Path, str | None], list[str]]
+# model, tokenizer, new folder, quantization, SentencePiece model of the tokenizer → notes
+Write = Callable[[Model, TokenizerPair, Path, str | None, Path | None], list[str]]
 OpenPeer = Callable[[Transformer, TokenizerPair, Path, str | None], Peer]
 Verify = Callable[[Model, TokenizerPair, Path], list[str]]
 
@@ -48,7 +49,7 @@ def _transformer(model: Model, format_name: str) -> Transformer:
 
 
 def _write_ctranslate2(
-    model: Model, tokenizer: TokenizerPair, folder: Path, quantize: str | None
+    model: Model, tokenizer: TokenizerPair, folder: Path, quantize: str | None, sentencepiece: Path | None
 ) -> list[str]:
     from transduce.interop.ctranslate2 import Quantization, adds_end, export_ctranslate2
 
@@ -73,7 +74,9 @@ def _open_ctranslate2(
     return CTranslate2Peer(folder, model, tokenizer, "default" if quantize else "float32")
 
 
-def _write_onnx(model: Model, tokenizer: TokenizerPair, folder: Path, quantize: str | None) -> list[str]:
+def _write_onnx(
+    model: Model, tokenizer: TokenizerPair, folder: Path, quantize: str | None, sentencepiece: Path | None
+) -> list[str]:
     from transduce.interop.onnx import export_onnx
 
     export_onnx(_transformer(model, "onnx"), folder, tokenizer, quantization=quantize)
@@ -86,6 +89,20 @@ def _open_onnx(model: Transformer, tokenizer: TokenizerPair, folder: Path, quant
     return OnnxPeer(folder, model)
 
 
+def _write_marian(
+    model: Model, tokenizer: TokenizerPair, folder: Path, quantize: str | None, sentencepiece: Path | None
+) -> list[str]:
+    from transduce.interop.marian_export import export_marian_file
+
+    return export_marian_file(_transformer(model, "marian"), folder, tokenizer, sentencepiece)
+
+
+def _verify_marian(model: Model, tokenizer: TokenizerPair, folder: Path) -> list[str]:
+    from transduce.interop.marian_export import verify_marian_file
+
+    return verify_marian_file(_transformer(model, "marian"), folder)
+
+
 TARGETS: dict[str, Target] = {
     "ctranslate2": Target(
         write=_write_ctranslate2,
@@ -94,4 +111,5 @@ TARGETS: dict[str, Target] = {
         warned=("int8", "int8_float32", "int16"),
     ),
     "onnx": Target(write=_write_onnx, peer=_open_onnx, quantizations=("int8",)),
+    "marian": Target(write=_write_marian, verify=_verify_marian),
 }

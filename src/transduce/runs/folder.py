@@ -6,10 +6,10 @@ tokenizer*.json    the tokenizer of a run on text
 data/ or text/     the prepared training and validation data
 model.json         the [model] of run.toml as it was prepared: later edits may change dropout only
 manifest.json      hashes of tokenizer, data and model.json, by which damage is found before training
-start/             the model that training starts from, if one was given
+start/             the model, or the new adapter, that training starts from, if a model was given
 checkpoints/       what is needed to resume
 metrics.jsonl      the metrics of training and validation
-best/, final/      model folders
+best/, final/      model folders, or adapter folders
 =================  ============================================================================
 """
 
@@ -27,8 +27,8 @@ from transduce.data.prepared_tokenizer import tokenizer_files
 from transduce.data.tokenizer import TOKENIZER_FILES, TokenizerPair
 from transduce.errors import ConfigError, TrainingError, TransduceError, reason_of
 from transduce.files import MANIFEST, Damage, find_damage, read_small
-from transduce.models.build import build
 from transduce.models.protocol import Model
+from transduce.runs.adapter import START, open_start
 from transduce.runs.lock import LOCK
 from transduce.runs.task import Task, task_for
 from transduce.training import checkpoint
@@ -54,6 +54,7 @@ class PreparedRun:
     tokenizer: TokenizerPair | None  # not for images
     train: Objective[Any]
     valid: Objective[Any]
+    adapter: artifact.AdapterHeader | None = None  # if only an adapter of the model is trained
 
     def make_trainer(
         self, callback: TrainingCallback, team: WorkerGroup, *, folder: Path | None = None
@@ -69,6 +70,7 @@ class PreparedRun:
             callback,
             team,
             self.make_scorer(),
+            self.adapter,
         )
 
     def make_scorer(self) -> ValidationScorer | None:
@@ -141,7 +143,7 @@ class RunFolder:
             raise TrainingError(self.describe(), "add --resume to continue it, or choose another --out")
         if self.path.exists() and not self.path.is_dir():
             raise TrainingError(f"{self.path} is a file", "choose another --out")
-        ours = {task.data_folder, "start", *TOKENIZER_FILES}
+        ours = {task.data_folder, START, *TOKENIZER_FILES}
         ours |= {f".{RUN}.new", LOCK, MODEL, MANIFEST, f".{MANIFEST}.new"}
         others = {path.name for path in self.path.iterdir()} - ours if self.path.exists() else set()
         if checkpoint.list_checkpoints(self.path / "checkpoints"):
@@ -237,13 +239,7 @@ class RunFolder:
         config = self.read_config(task)
         self.require_same_model(config.model)
         tokenizer = TokenizerPair.load(self.path) if task.has_tokenizer else None
-        start = self.path / "start"
-        vocabulary = tokenizer.vocabulary if tokenizer else None
-        model = (
-            artifact.load(start)
-            if start.exists()
-            else build(config.model, vocabulary, seed=config.training.seed)
-        )
+        model, adapter = open_start(self.path, config, tokenizer.vocabulary if tokenizer else None)
         return PreparedRun(
             folder=self.path,
             task=task,
@@ -252,6 +248,7 @@ class RunFolder:
             tokenizer=tokenizer,
             train=task.open_objective(self.path, "train", config, tokenizer),
             valid=task.open_objective(self.path, "valid", config, tokenizer),
+            adapter=adapter,
         )
 
 

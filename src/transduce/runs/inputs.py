@@ -33,7 +33,7 @@ class RunInputs(Protocol):
         ...
 
     def make_tokenizer(self, choices: UserChoices, console: Console) -> TokenizerPair | None:
-        """Return a new tokenizer, trained or read from a file; ``None`` for images."""
+        """Return the tokenizer: new, from a file, or of the model to fine-tune; ``None`` for images."""
         ...
 
     def write(

@@ -4,7 +4,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from rich.console import Console
 
 from transduce import artifact
@@ -15,11 +14,13 @@ from transduce.files import write_manifest
 from transduce.machine import keep_memory
 from transduce.models.build import build
 from transduce.models.protocol import Model
+from transduce.runs.adapter import START, check_adapter, create_start, describe_adapter
 from transduce.runs.autotune import autotune
 from transduce.runs.defaults import UserChoices
 from transduce.runs.folder import RUN, PreparedRun, RunFolder
 from transduce.runs.inputs import RunInputs
 from transduce.runs.lock import locked
+from transduce.runs.new_tokens import copy_weights
 from transduce.terminal import print_line
 from transduce.training.distributed import WorkerGroup
 
@@ -37,29 +38,29 @@ def prepare(
     """
     task = inputs.task
     RunFolder(folder).check_unused(task)
+    check_adapter(choices)
     inputs.check(choices, console)
     with locked(folder):
         keep_memory()
-        shutil.rmtree(folder / "start", ignore_errors=True)  # from an interrupted preparation
-        if choices.from_model and task.has_tokenizer:
-            tokenizer: TokenizerPair | None = artifact.load_tokenizer(choices.from_model)
-        else:
-            tokenizer = inputs.make_tokenizer(choices, console)
-            for warning in tokenizer.warnings if tokenizer else ():
-                print_line(console, warning)
+        shutil.rmtree(folder / START, ignore_errors=True)  # from an interrupted preparation
+        tokenizer = inputs.make_tokenizer(choices, console)
+        for warning in tokenizer.warnings if tokenizer else ():
+            print_line(console, warning)
         _write(folder, inputs, tokenizer, choices, console)
         train, valid = (task.open_data(task.data_at(folder, part)) for part in ("train", "valid"))
         defaults = inputs.training_defaults(choices, train)
         model_config = inputs.choose_model(choices, train, tokenizer)
         config = RunConfig(model=model_config, training=defaults.config())
+        model, adapter = _new_model(folder, config, tokenizer, choices.from_model, task.command)
         run = PreparedRun(
             folder=folder,
             task=task,
             config=config,
-            model=_new_model(folder, config, tokenizer, choices.from_model),
+            model=model,
             tokenizer=tokenizer,
             train=task.make_objective(train, config, tokenizer),
             valid=task.make_objective(valid, config, tokenizer),
+            adapter=adapter,
         )
         training = autotune(run, defaults, choices, team, console)
         run = replace(run, config=RunConfig(model=model_config, training=training))
@@ -67,6 +68,8 @@ def prepare(
         write_manifest(folder, RunFolder(folder).prepared_files(task), fast=True)
         write_toml(run.config, folder / RUN)
     print_line(console, inputs.summary(train, valid, tokenizer))
+    if adapter:
+        print_line(console, describe_adapter(model, adapter))
     shorter = max(1, training.steps // 10)
     warn_about_warmup(training, console, f"set a shorter one: --set training.warmup={shorter}")
     return run
@@ -100,21 +103,21 @@ def _write(
 
 
 def _new_model(
-    folder: Path, config: RunConfig, tokenizer: TokenizerPair | None, from_model: Path | None
-) -> Model:
+    folder: Path, config: RunConfig, tokenizer: TokenizerPair | None, from_model: Path | None, command: str
+) -> tuple[Model, artifact.AdapterHeader | None]:
     """Return a new model; with ``from_model``, with the weights of that model wherever the shapes agree.
 
-    A new head of a classifier, for example, has no counterpart: its weights come from the seed. The model is
-    written to ``start/``, because a resumed run starts from it, too.
+    A new head of a classifier, for example, has no counterpart: its weights come from the seed. A larger
+    vocabulary begins with the old one (see `copy_weights`). The model is written to ``start/``, because a
+    resumed run starts from it, too. If an adapter is to be trained, it is returned with the adapted model.
     """
     vocabulary = tokenizer.vocabulary if tokenizer else None
+    if from_model and (rank := config.training.adapter_rank):
+        return create_start(folder, config, vocabulary, from_model, rank, command)
     model = build(config.model, vocabulary, seed=config.training.seed)
     if from_model is None:
-        return model
-    known = dict(artifact.load(from_model).float().named_parameters())
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name in known and known[name].shape == parameter.shape:
-                parameter.copy_(known[name])
-    artifact.save(model, folder / "start", tokenizer)
-    return model
+        return model, None
+    old = artifact.read_header(from_model).vocabulary
+    copy_weights(artifact.load(from_model).float(), model, old, vocabulary, config.training.seed)
+    artifact.save(model, folder / START, tokenizer)
+    return model, None

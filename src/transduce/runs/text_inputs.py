@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from rich.console import Console
 
+from transduce import artifact
 from transduce.config import PRESETS, BERTConfig, GPTConfig, validate
 from transduce.data.blocks import Cutter
 from transduce.data.chunks import RawPair, usable
@@ -95,6 +96,8 @@ class TextInputs(ABC):
 
     def make_tokenizer(self, choices: UserChoices, console: Console) -> TokenizerPair:
         """Train a tokenizer, or read an existing one."""
+        if choices.from_model:
+            return artifact.load_tokenizer(choices.from_model)
         kind = kind_or_file(self.tokenizer, self.tokenizer_kind)
         if isinstance(kind, Path):
             side = load_side_tokenizer(kind)

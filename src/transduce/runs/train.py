@@ -60,6 +60,7 @@ def train(
     preset: str | None = None,
     family: str | None = None,
     from_model: File | None = None,
+    adapter: int | None = None,
     steps: int | None = None,
     epochs: float | None = None,
     minutes: float | None = None,
@@ -74,6 +75,7 @@ def train(
     target_tokenizer: File | None = None,
     vocabulary: int | None = None,
     separate: bool = False,
+    extend_vocabulary: bool = False,
     normalize: Normalization = DEFAULT,
     hold_out: float = 0.02,
     max_length: int = MAX_LENGTH,
@@ -90,15 +92,19 @@ def train(
     ``run = train("runs/en-de", source="train.en", target="train.de", minutes=30)``
 
     Give ``source`` and ``target`` files that are aligned line by line, or ``pairs`` (.tsv, .jsonl), and
-    validation files, or the fraction ``hold_out`` of the pairs is held out. ``source_factors`` are files with
+    validation files, or the fraction ``hold_out`` of the pairs is held out. ``["ours.tsv:3", "web.tsv:0.5"]``
+    are files with weights: how often their pairs are seen in an epoch. ``source_factors`` are files with
     a value per word of the source, such as its part of speech, one file for each factor; with validation
     files, ``valid_source_factors``, too. ``tokenizer`` is a kind ("bpe",
     "unigram", "wordpiece", "char", "byte", "symbols") or the path of an existing tokenizer, of size
     ``vocabulary`` at most; ``source_tokenizer`` and ``target_tokenizer`` replace it on one side, and
-    ``separate`` trains one per side. ``normalize`` is the Unicode normalization of all text: "nfc", "nfd",
-    "nfkc" or "none". Pairs longer than ``max_length`` tokens are left out. The text is checked for problems
-    unless ``check`` is false; ``strict`` refuses text with problems. ``validation_metric`` decides which
-    model is the best: "loss" (default), "bleu" or "chrf" of validation sentences translated greedily. See
+    ``separate`` trains one per side. With ``from_model``, the tokenizer is that of the model, and
+    ``extend_vocabulary`` adds characters to it that it does not know; ``adapter`` is the rank of low-rank
+    additions (LoRA) that are trained instead of its weights, and that the model folders of the run hold
+    alone. ``normalize`` is the Unicode normalization of all text: "nfc", "nfd", "nfkc" or "none". Pairs
+    longer than ``max_length`` tokens are left out. The text is checked for problems unless ``check`` is
+    false; ``strict`` refuses text with problems. ``validation_metric`` decides which model is the best:
+    "loss" (default), "bleu" or "chrf" of validation sentences translated greedily. See
     `transduce.runs.train` for the other options.
     """
     given = ignored_by_resume(train, locals())
@@ -122,6 +128,7 @@ def train(
                 target_tokenizer=target_tokenizer,
                 vocabulary=vocabulary,
                 separate=separate,
+                extend_vocabulary=extend_vocabulary,
                 normalize=normalize,
                 hold_out=hold_out,
                 max_length=max_length,
@@ -133,6 +140,7 @@ def train(
                 preset=preset,
                 family=family,
                 from_model=from_model,
+                adapter=adapter,
                 steps=steps,
                 epochs=epochs,
                 minutes=minutes,

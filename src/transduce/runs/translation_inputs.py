@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from transduce import artifact
 from transduce.config import ModelConfig
 from transduce.data.corpus import Corpus
 from transduce.data.doctor import Doctor
@@ -27,6 +28,7 @@ from transduce.runs.defaults import (
     translation_defaults,
 )
 from transduce.runs.inputs import VOCABULARY, File, Files, kind_or_file, paths_of, refuse_together
+from transduce.runs.new_tokens import adapt_tokenizer
 from transduce.runs.task import TRANSLATION, Task
 from transduce.terminal import print_line
 
@@ -51,6 +53,7 @@ class TranslationInputs:
     normalize: Normalization = DEFAULT
     vocabulary: int | None = None
     separate: bool = False
+    extend_vocabulary: bool = False  # of the model to fine-tune, by characters that it does not know
     hold_out: float = 0.02
     max_length: int = MAX_LENGTH
     strict: bool = False
@@ -66,7 +69,7 @@ class TranslationInputs:
     def train(self) -> Corpus:
         """The training corpus."""
         files = paths_of(self.source), paths_of(self.target), paths_of(self.pairs)
-        corpus = Corpus.of(*files, "training", paths_of(self.source_factors))
+        corpus = Corpus.of(*files, "training", paths_of(self.source_factors), weighted=True)
         if corpus is None:
             raise DataError(
                 "no training files were given", "use --source FILE --target FILE, or --pairs FILE"
@@ -146,7 +149,12 @@ class TranslationInputs:
                 "target-tokenizer": self.target_tokenizer,
             }
             refuse_together("--from", {**kinds, **training})
-        elif all(isinstance(kind, Path) for kind in self._kinds()):
+            return
+        if self.extend_vocabulary:
+            raise ConfigError(
+                "--extend-vocabulary has no effect without --from", "add --from MODEL, or leave it out"
+            )
+        if all(isinstance(kind, Path) for kind in self._kinds()):
             refuse_together("the file of an existing tokenizer", training)
 
     def _kinds(self) -> tuple[Kind | Path, Kind | Path]:
@@ -157,7 +165,13 @@ class TranslationInputs:
         )
 
     def make_tokenizer(self, choices: UserChoices, console: Console) -> TokenizerPair:
-        """Train a tokenizer for both sides or one for each, or read existing ones."""
+        """Train a tokenizer for both sides or one for each, or read existing ones.
+
+        That of a model to fine-tune may be extended.
+        """
+        if choices.from_model:
+            known = artifact.load_tokenizer(choices.from_model)
+            return adapt_tokenizer(known, self.train, console, extend=self.extend_vocabulary)
         source, target = self._kinds()
         with console.status("training the tokenizer ..."):
             if source == target and (isinstance(source, Path) or not self.separate):
@@ -220,7 +234,8 @@ class TranslationInputs:
 
     def summary(self, train: Pairs, valid: Pairs, tokenizer: TokenizerPair | None) -> str:
         """Return the numbers of pairs and the size of the vocabulary."""
-        pairs = f"{len(train):,} training pairs, {len(valid):,} validation pairs"
+        weights = f" ({train.mixture} per epoch)" if train.mixture else ""
+        pairs = f"{len(train):,} training pairs{weights}, {len(valid):,} validation pairs"
         if tokenizer is None:
             return pairs
         sizes = tokenizer.vocabulary

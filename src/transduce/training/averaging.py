@@ -1,6 +1,6 @@
 """Averages of weights (section 6.1), and the model folders that a run writes: ``best`` and ``final``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -9,18 +9,23 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from transduce import artifact
-from transduce.config import read_toml
+from transduce.config import ModelConfig, read_toml
 from transduce.data.prepared_tokenizer import load_prepared_tokenizer
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import CheckpointError, ConfigError
 from transduce.files import folder_path, real_path, user_path
 from transduce.models.protocol import Model
+from transduce.nn.adapter import parameters_to_save
 from transduce.training import checkpoint
 from transduce.training.distributed import WorkerGroup, gather_full, load_parameters
 
 
 def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
-    """Return the mean weights of several checkpoints, summed in float64."""
+    """Return the mean weights of several checkpoints, summed in float64.
+
+    Of adapters, this is the mean of A and of B: close to the mean of B A for checkpoints of one run, which
+    have a common A to begin with, and of the same rank.
+    """
     sums: dict[str, Tensor] = {}
     for path in paths:
         weights = load_file(path / checkpoint.MODEL)
@@ -50,11 +55,27 @@ def average_run(
     for path in paths:
         if not checkpoint.is_intact(path):
             raise CheckpointError(f"{path} is damaged", "choose other checkpoints of the run")
-    has_tokenizer = config.model.family != "vit"
+    if artifact.is_adapter(folder / "start"):
+        _write_adapter(folder, out, paths)
+    else:
+        _write_model(folder, out, config.model, paths)
+    return [checkpoint.step_of(path) for path in paths]
+
+
+def _write_adapter(folder: Path, out: str | Path, paths: list[Path]) -> None:
+    """Write the average of a run's checkpoints, which hold adapters, as an adapter folder."""
+    best, start = folder / "best", folder / "start"
+    header = artifact.read_adapter_header(best if best.exists() else start)
+    artifact.save_adapter(header, average_checkpoints(paths), out, longest_source=header.longest_source)
+
+
+def _write_model(folder: Path, out: str | Path, config: ModelConfig, paths: list[Path]) -> None:
+    """Write the average of a run's checkpoints as a model folder."""
+    has_tokenizer = config.family != "vit"
     tokenizer = load_prepared_tokenizer(folder) if has_tokenizer else None
     vocabulary = tokenizer.vocabulary if tokenizer else None
     try:
-        model = artifact.assemble(config.model, vocabulary, average_checkpoints(paths))
+        model = artifact.assemble(config, vocabulary, average_checkpoints(paths))
     except RuntimeError as error:  # other names or shapes
         raise CheckpointError(
             f"the checkpoints in {folder} were saved with another [model] than run.toml has now",
@@ -63,7 +84,6 @@ def average_run(
     best = folder / "best"
     longest = artifact.read_header(best).longest_source if best.exists() else None
     artifact.save(model, out, tokenizer, longest_source=longest)
-    return [checkpoint.step_of(path) for path in paths]
 
 
 def _choose(folder: Path, last: int, steps: Sequence[int] | None) -> list[Path]:
@@ -90,18 +110,19 @@ class MovingAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        self.weights = _copied(parameters_to_save(model))
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
         """Move the average towards the model's weights, after a training step."""
         share = 1 - min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.weights.values()), [p.detach() for p in model.parameters()], share)
+        own = [parameter.detach() for parameter in parameters_to_save(model).values()]
+        torch._foreach_lerp_(list(self.weights.values()), own, share)
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
         """Give the model the averaged weights inside a ``with`` block, and its own again after it."""
-        own = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        own = _copied(parameters_to_save(model))
         load_parameters(model, self.weights)
         try:
             yield
@@ -109,8 +130,15 @@ class MovingAverage:
             load_parameters(model, own)
 
 
+def _copied(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: weight.detach().clone() for name, weight in weights.items()}
+
+
 class ModelWriter:
-    """Writes model folders into a run folder. Every process must call its methods; only one writes."""
+    """Writes model folders into a run folder. Every process must call its methods; only one writes.
+
+    With an ``adapter``, they are adapter folders.
+    """
 
     def __init__(
         self,
@@ -119,18 +147,25 @@ class ModelWriter:
         tokenizer: TokenizerPair | None,
         longest_source: int | None,
         workers: WorkerGroup,
+        adapter: artifact.AdapterHeader | None = None,
     ) -> None:
-        self.folder, self.model, self.tokenizer = run_folder, model, tokenizer
+        self.folder, self.model, self.tokenizer, self.adapter = run_folder, model, tokenizer, adapter
         self.longest_source, self.workers = longest_source, workers
 
     def write(self, name: str, weights: dict[str, Tensor]) -> None:
-        """Write a model folder with these weights, which may be sharded."""
+        """Write a model folder with these weights, which may be sharded: all, or those of the adapter."""
         full = {key: gather_full(tensor) for key, tensor in weights.items()}
         if self.workers.is_main:
-            model = artifact.assemble(self.model.config, self.model.vocabulary, full)
             with self.workers.uninterrupted():
-                artifact.save(model, self.folder / name, self.tokenizer, longest_source=self.longest_source)
+                self._save(self.folder / name, full)
         self.workers.barrier()
+
+    def _save(self, folder: Path, weights: dict[str, Tensor]) -> None:
+        if self.adapter:
+            artifact.save_adapter(self.adapter, weights, folder, longest_source=self.longest_source)
+            return
+        model = artifact.assemble(self.model.config, self.model.vocabulary, weights)
+        artifact.save(model, folder, self.tokenizer, longest_source=self.longest_source)
 
     def write_average(self, name: str, checkpoints: list[Path]) -> list[Path]:
         """Write a model folder with the average of those checkpoints that are intact; return the others."""

@@ -7,6 +7,7 @@ from torch import nn
 
 from transduce.config import TrainingConfig
 from transduce.errors import CheckpointError
+from transduce.nn.adapter import parameters_to_save
 from transduce.training import checkpoint
 from transduce.training.averaging import MovingAverage
 from transduce.training.checkpoint import Progress, Snapshot
@@ -19,7 +20,7 @@ MARGIN_BYTES = 128 << 10  # for the smaller files of a checkpoint and a model fo
 
 
 class Checkpointer:
-    """Saves and restores model, optimizer, moving average and random generator of a run.
+    """Saves and restores model (or its adapter), optimizer, moving average and random generator of a run.
 
     Every process must call its methods: each may hold only a shard of the tensors.
     """
@@ -88,7 +89,7 @@ class Checkpointer:
 
     def _space_for_a_save(self, run_folder: Path) -> int:
         """Return the bytes of a checkpoint and a model folder, with a margin for the headers of files."""
-        parameters = list(self.model.parameters())
+        parameters = list(parameters_to_save(self.model).values())
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         copies = 3 if self.moving_average else 2  # in the checkpoint, its average, and the model folder
         tensors = copies * parameters + 2 * trained  # Adam has two moments
@@ -98,7 +99,7 @@ class Checkpointer:
         return size + tokenizers + HEADER_BYTES * len(tensors) + MARGIN_BYTES
 
     def _snapshot(self) -> Snapshot:
-        parameters = dict(self.model.named_parameters())
+        parameters = parameters_to_save(self.model)
         average = self.moving_average.weights if self.moving_average else {}
         return Snapshot(
             model={name: gather_full(parameter) for name, parameter in parameters.items()},
@@ -112,7 +113,7 @@ class Checkpointer:
         )
 
     def _restore(self, snapshot: Snapshot) -> None:
-        shapes = {name: parameter.shape for name, parameter in self.model.named_parameters()}
+        shapes = {name: parameter.shape for name, parameter in parameters_to_save(self.model).items()}
         if shapes != {name: tensor.shape for name, tensor in snapshot.model.items()}:
             raise CheckpointError(
                 f"the checkpoints in {self.folder} were saved with another [model] than run.toml has now",
@@ -133,7 +134,7 @@ class Checkpointer:
             )
 
     def _restore_optimizer(self, snapshot: Snapshot) -> None:
-        for name, parameter in self.model.named_parameters():
+        for name, parameter in parameters_to_save(self.model).items():
             prefix = f"{name}/"
             for key, tensor in snapshot.optimizer.items():
                 if not key.startswith(prefix):

@@ -221,6 +221,6 @@ def copy_into(destination: Tensor, value: Tensor) -> None:
 
 
 def load_parameters(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Copy weights into a model whose parameters may be sharded."""
-    for name, parameter in model.named_parameters():
-        copy_into(parameter, weights[name])
+    """Copy weights, by name, into a model whose parameters may be sharded."""
+    for name, weight in weights.items():
+        copy_into(model.get_parameter(name), weight)

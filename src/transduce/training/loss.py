@@ -186,8 +186,10 @@ class _Chunked(torch.autograd.Function):
         ctx: FunctionCtx, hidden: Tensor, output: Tensor, labels: Tensor, score: _CrossEntropy, chunk: int
     ) -> Tensor:
         needs_gradient = any(ctx.needs_input_grad[:2])  # type: ignore[attr-defined]
+        trains_output: bool = ctx.needs_input_grad[1]  # type: ignore[attr-defined]
         hidden = hidden.to(output.dtype)
-        d_hidden, d_output = (torch.zeros_like(x) if needs_gradient else x for x in (hidden, output))
+        d_hidden = torch.zeros_like(hidden) if needs_gradient else hidden
+        d_output = torch.zeros_like(output) if trains_output else output
         # Under autocast, only matrix products are computed in its type.
         kind = hidden.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else output.dtype
@@ -201,17 +203,19 @@ class _Chunked(torch.autograd.Function):
                 if needs_gradient:
                     d_logits = logits.to(dtype)
                     d_hidden[begin : begin + chunk] = (d_logits @ matrix) * factors
-                    _add_product(d_output, d_logits.t(), (part * factors).to(dtype))
+                    if trains_output:
+                        _add_product(d_output, d_logits.t(), (part * factors).to(dtype))
         if needs_gradient:
             d_hidden -= score.shift * len(output) * mean_row
-            d_output -= score.shift * hidden.sum(dim=0)
-            ctx.save_for_backward(d_hidden, d_output)
+            if trains_output:
+                d_output -= score.shift * hidden.sum(dim=0)
+            ctx.save_for_backward(d_hidden, *([d_output] if trains_output else []))
         return output.new_tensor(score.loss)
 
     @staticmethod
     def backward(ctx: FunctionCtx, scale: Tensor) -> tuple[Tensor | None, ...]:
-        d_hidden, d_output = ctx.saved_tensors  # type: ignore[attr-defined]
-        return d_hidden * scale, d_output * scale, None, None, None
+        d_hidden, *d_output = ctx.saved_tensors  # type: ignore[attr-defined]
+        return d_hidden * scale, d_output[0] * scale if d_output else None, None, None, None
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+from transduce.artifact import AdapterHeader
 from transduce.config import RunConfig
 from transduce.data.tokenizer import TokenizerPair
 from transduce.engine.training import accelerate
 from transduce.errors import TrainingError
 from transduce.models.protocol import Model
+from transduce.nn.adapter import parameters_to_save
 from transduce.nn.dropout import use_generator
 from transduce.training import checkpoint
 from transduce.training.averaging import ModelWriter, MovingAverage
@@ -61,7 +63,9 @@ class Trainer:
         callback: TrainingCallback,
         workers: WorkerGroup | None = None,
         scorer: ValidationScorer | None = None,
+        adapter: AdapterHeader | None = None,
     ) -> None:
+        """Take a model that is to be trained as a whole or, with ``adapter``, one with such additions."""
         check_max_tokens(train, config.training.max_tokens)
         self.folder, self.config, self.callback = folder, config, callback
         self.train_data, self.valid_data = train, valid
@@ -87,7 +91,7 @@ class Trainer:
         self.checkpointer = Checkpointer(
             folder, training, model, self.optimizer, self.moving_average, self.generator, workers
         )
-        self.writer = ModelWriter(folder, model, tokenizer, train.longest_source, workers)
+        self.writer = ModelWriter(folder, model, tokenizer, train.longest_source, workers, adapter)
         self.stop_requested = False  # set this to save a checkpoint and stop after the current step
 
     def resume(self) -> None:
@@ -212,7 +216,7 @@ class Trainer:
             validation = self._in_parts(self.validator.validate)
             if record_validation(progress, validation, training.validation_metric):
                 self.checkpointer.release_space()
-                self.writer.write("best", dict(self.model.named_parameters()))
+                self.writer.write("best", dict(parameters_to_save(self.model)))
         progress.finished, progress.planned_steps = self._is_last_step(), training.steps
         without_improvement = f"no improvement in {progress.validations_without_improvement} validations"
         if patience_is_exhausted(progress, training):

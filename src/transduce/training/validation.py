@@ -14,6 +14,7 @@ from transduce.config import TrainingConfig
 from transduce.errors import ConfigError
 from transduce.models.perplexity import perplexity
 from transduce.models.protocol import Model
+from transduce.nn.adapter import merged_weights
 from transduce.training.checkpoint import Progress
 from transduce.training.distributed import Microbatch, WorkerGroup, gather_full, is_sharded
 from transduce.training.loss import Loss
@@ -144,7 +145,7 @@ class Validator:
         model, scores = self.model, {}
         if is_sharded(model):
             weights = {name: gather_full(parameter) for name, parameter in model.named_parameters()}
-            model = artifact.assemble(model.config, model.vocabulary, weights)
+            model = artifact.assemble(model.config, model.vocabulary, merged_weights(model, weights))
         if self.scorer and self.workers.is_main:
             scores = self.scorer.score(model)
         if self.metric != "loss":

@@ -49,7 +49,7 @@ typedef struct {
 } Norm;
 
 typedef struct {
-    Linear query_key_value, self_output;            /* self-attention */
+    Linear query_key_value, self_output;            /* self-attention; or of a recurrent unit: forget gate and candidate, and none */
     Linear memory_query, memory_key_value, memory_output; /* attention to the source; only in a decoder with a source */
     Linear inner, outer;                            /* feed-forward */
     Norm around_self_attention, around_memory_attention, around_feed_forward;
@@ -62,6 +62,7 @@ typedef struct {
     int64_t depth, heads, d_model, d_ff, d_k, d_v, positions;
     float epsilon;
     int32_t pre, activation, has_memory;
+    int32_t is_recurrent; /* whether recurrent units (SSRU) take the place of self-attention: d_model = heads x d_k */
 } Stack;
 
 /* A decoder from tokens to logits */
@@ -70,6 +71,7 @@ typedef struct {
     Linear output;
     const float *embedding; /* (vocabulary, d_model) */
     const float *positions; /* (stack.positions, d_model); or NULL */
+    const Norm *norm;       /* of embedded tokens with their positions; or NULL */
     int64_t vocabulary;
     float scale; /* of the embedding */
     int32_t reserved;
@@ -198,6 +200,7 @@ typedef struct {
     void (*normalise)(const Norm *norm, const float *x, float *y, long rows, long width, float epsilon);
     void (*activate)(int activation, float *x, long rows, long width, long stride);
     void (*add)(float *x, const float *y, long rows, long width, long y_stride);
+    void (*recur)(const float *gates, const float *before, float *state, float *out, long width);
     void (*attend)(const Attention *attention);
     void (*attend_past)(const PastAttention *attention);
     void (*choose)(const Choice *choice);

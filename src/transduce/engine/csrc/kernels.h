@@ -283,6 +283,19 @@ static void add(float *x, const float *y, long rows, long width, long y_stride)
         for (long i = 0; i < width; i += LANES) store(x + i, load(x + i) + load(y + i));
 }
 
+/* One step of a recurrent unit: f = sigmoid(gates), state = f before + (1 - f) candidate, out = max(0, state). The candidate
+ * follows the gates; without a state before, it is 0. */
+static void recur(const float *gates, const float *before, float *state, float *out, long width)
+{
+    const vf zero = splat(0.0f);
+    for (long i = 0; i < width; i += LANES) {
+        const vf f = sigmoid(load(gates + i)), past = before ? load(before + i) : zero;
+        const vf new = f * past + (splat(1.0f) - f) * load(gates + width + i);
+        store(state + i, new);
+        store(out + i, larger(new, zero));
+    }
+}
+
 /* Attention */
 
 static void softmax(float *scores, long length, long stride)
@@ -488,6 +501,7 @@ const Kernels JOIN(transduce_, NAME) = {
     .normalise = normalise,
     .activate = activate,
     .add = add,
+    .recur = recur,
     .attend = attend,
     .attend_past = attend_past,
     .choose = choose,

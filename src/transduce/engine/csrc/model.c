@@ -329,9 +329,26 @@ static void append(const Stack *s, const Step *step, long layer, float *rows)
     }
 }
 
+/* The recurrent unit: its states are in the places of keys. rows (targets, padded(2 d_model)), out (targets, padded(d_model)) */
+static void recur(const Kernels *k, const Stack *s, const Step *step, long layer, const float *rows, float *out)
+{
+    const long width = s->d_model, first = layer * step->cache_rows;
+    for (long t = 0; t < step->targets; t++, rows += padded(2 * width), out += padded(width)) {
+        const long position = step->positions[t], before = position - 1;
+        const float *past = NULL;
+        if (position) {
+            const long row = first + (step->past ? step->past[t][before] : step->rows[t]);
+            past = step->keys[before / step->page_size] + (row * step->page_size + before % step->page_size) * width;
+        }
+        const long place = (first + step->rows[t]) * step->page_size + position % step->page_size;
+        k->recur(rows, past, step->keys[position / step->page_size] + place * width, out, width);
+    }
+}
+
 static int check_step(const Decoder *d, const Step *step)
 {
     const Stack *s = &d->stack;
+    if (s->is_recurrent && s->d_model != s->heads * s->d_k) return BAD_ARGUMENT;
     const long limit = d->positions || s->rotations ? s->positions : INT32_MAX;
     for (long t = 0; t < step->targets; t++) {
         const long position = step->positions[t], row = step->rows[t];
@@ -362,11 +379,17 @@ static int run_layer(const LayerJob *job, int threads)
 
     const float *in = sublayer_input(k, s, &layer->around_self_attention, scratch);
     if (transduce_apply(k, &layer->query_key_value, in, s->d_model, scratch->wide, rows, NO_ACTIVATION, threads)) return NO_MEMORY;
-    append(s, job->step, job->layer, scratch->wide);
-    transduce_parallel(attend_own, job, rows, rows * job->longest * 2 * values, threads);
-    if (job->failed) return NO_MEMORY;
-    if (transduce_apply(k, &layer->self_output, scratch->narrow, values, scratch->wide, rows, NO_ACTIVATION, threads)) return NO_MEMORY;
-    add_residual(k, s, &layer->around_self_attention, scratch, scratch->wide);
+    if (s->is_recurrent) {
+        recur(k, s, job->step, job->layer, scratch->wide, scratch->narrow);
+        add_residual(k, s, &layer->around_self_attention, scratch, scratch->narrow);
+    } else {
+        append(s, job->step, job->layer, scratch->wide);
+        transduce_parallel(attend_own, job, rows, rows * job->longest * 2 * values, threads);
+        if (job->failed) return NO_MEMORY;
+        if (transduce_apply(k, &layer->self_output, scratch->narrow, values, scratch->wide, rows, NO_ACTIVATION, threads))
+            return NO_MEMORY;
+        add_residual(k, s, &layer->around_self_attention, scratch, scratch->wide);
+    }
 
     if (s->has_memory) {
         in = sublayer_input(k, s, &layer->around_memory_attention, scratch);
@@ -399,6 +422,7 @@ int transduce_hidden(const Kernels *k, const Decoder *d, const Step *step, float
         const float *position = d->positions ? d->positions + step->positions[t] * width : NULL;
         for (long i = 0; i < width; i++) scratch.x[t * width + i] = row[i] * d->scale + (position ? position[i] : 0.0f);
     }
+    if (d->norm) k->normalise(d->norm, scratch.x, scratch.x, targets, width, s->epsilon);
     LayerJob job = {k, d, step, &scratch, 0, longest, 0};
     for (; !error && job.layer < s->depth; job.layer++) error = run_layer(&job, threads);
     if (s->final) k->normalise(s->final, scratch.x, scratch.x, targets, width, s->epsilon);

@@ -199,6 +199,8 @@ def _training_rows(record: RunRecord) -> dict[str, str]:
     rows = {}
     if (record.folder / "start").exists():
         rows["initial weights"] = "those of another model"
+    if rank := record.config.training.adapter_rank:
+        rows["adapter"] = f"rank {rank}, alpha {record.config.training.adapter_alpha:g}"
     if record.train is not None:
         rows[f"training {record.task.words.example}s"] = f"{len(record.train):,}"
     if progress := record.progress:

@@ -40,7 +40,7 @@ def write_report(folder: str | Path) -> Report:
     record, report = read_record(folder), Report()
     curves = draw_curves(record)
     report.write(record.folder / CURVES, curves)
-    models = [name for name in MODELS if (record.folder / name / artifact.CONFIG).exists()]
+    models = [name for name in MODELS if _holds_a_model(record.folder / name)]
     if not models:
         report.remarks.append("no model card was written: the run has no model yet")
     for name in models:
@@ -51,6 +51,10 @@ def write_report(folder: str | Path) -> Report:
         report.write(card, make_card(record, name).encode())
         report.write(record.folder / name / CURVES, curves)
     return report
+
+
+def _holds_a_model(folder: Path) -> bool:
+    return (folder / artifact.CONFIG).exists() or artifact.is_adapter(folder)
 
 
 def _is_handwritten(card: Path) -> bool:

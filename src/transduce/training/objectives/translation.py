@@ -7,7 +7,16 @@ import numpy as np
 import torch
 
 from transduce.config import TrainingConfig
-from transduce.data.batching import Batch, Row, batches_by_length, collate, group_steps, pad, plan_batches
+from transduce.data.batching import (
+    Batch,
+    Row,
+    batches_by_length,
+    collate,
+    group_steps,
+    pad,
+    plan_batches,
+    plan_repeated,
+)
 from transduce.data.prepared import Pairs
 from transduce.data.resegment import Resegmentation
 from transduce.data.tokenizer import TokenizerPair
@@ -44,13 +53,16 @@ class TranslationObjective:
 
     def steps(self, epoch: int) -> list[list[Indices]]:
         """Return the batches of each step of an epoch."""
-        batches = plan_batches(
-            self.source_lengths,
-            self.target_lengths,
-            max_tokens=self.training.max_tokens,
-            seed=self.training.seed,
-            epoch=epoch,
+        lengths, seed, limit = (
+            (self.source_lengths, self.target_lengths),
+            self.training.seed,
+            self.training.max_tokens,
         )
+        if mixture := self.pairs.mixture:
+            counts = mixture.counts(seed, epoch)
+            batches = plan_repeated(*lengths, counts, max_tokens=limit, seed=seed, epoch=epoch)
+        else:
+            batches = plan_batches(*lengths, max_tokens=limit, seed=seed, epoch=epoch)
         return group_steps(batches, self.target_lengths, self.training.batch_tokens or 1)
 
     def microbatches(self, model: SequenceToSequenceModel, indices: Indices, epoch: int) -> list[Indices]:

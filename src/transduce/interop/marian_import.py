@@ -1,0 +1,241 @@
+"""Read Marian models: ``.npz`` and ``.bin``, float32 or rounded, with Transformer or SSRU decoders.
+
+Marian's matrices are (in, out). Its decoders start from a zero embedding, and its vocabularies have no
+padding token: one is added, whose embedding is zero and whose logit is far below all others.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from transduce.config import TransformerConfig, validate
+from transduce.data.sentencepiece import read_sentencepiece
+from transduce.data.special_tokens import SpecialTokens
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair
+from transduce.errors import ArtifactError
+from transduce.interop.imported import Format, Imported
+from transduce.interop.marian_file import MarianFile, read_marian
+from transduce.interop.tables import Row, import_rows
+from transduce.models.build import build
+
+PAD, EOS, UNK = "<pad>", "</s>", "<unk>"
+NEVER = -100.0  # the logit of a token that must not be predicted; finite, so that training stays possible
+EPSILON = 1e-6
+_SUFFIXES = (".npz", ".bin")
+_VOCABULARIES = (".spm", ".model")
+_REMEDY = "use Marian itself for this model"
+_ROUNDED = (
+    "the model was made for an engine that rounds activations to 8 bits with stored scales; here they stay "
+    "exact, so that some translations differ in a few words"
+)
+# The only values of options that our blocks can compute; missing ones have them.
+_REQUIRED: dict[str, tuple[Any, ...]] = {
+    "type": ("transformer",),
+    "transformer-ffn-depth": (2,),
+    "transformer-decoder-ffn-depth": (0, 2),
+    "transformer-no-projection": (False,),
+    "transformer-no-affine": (False,),
+    "transformer-tied-layers": ([],),
+    "transformer-pool": (False,),
+    "transformer-decoder-autoreg": ("self-attention", "rnn"),
+    "transformer-train-position-embeddings": (False,),
+    "transformer-depth-scaling": (True, False),
+    "transformer-postprocess-emb": ("d", "", "dn", "nd"),
+    "input-types": ([], ["sequence"], ["sequence", "sequence"]),
+    "lemma-dim-emb": (0,),
+    "factors-dim-emb": (0,),
+    "ulr": (False,),
+    "right-left": (False,),
+    "output-omit-bias": (True, False),
+}
+# postprocess, preprocess → where the norm is
+_NORMS = {("dan", ""): "post", ("an", ""): "post", ("da", "n"): "pre", ("a", "n"): "pre"}
+
+# ours → theirs, inside a layer
+_ATTENTION = {"Wq": "bq", "Wk": "bk", "Wv": "bv"}
+
+
+def recognises(path: Path) -> bool:
+    """Return whether this is a Marian model, or a folder with one."""
+    return _model_file(path) is not None
+
+
+def _model_file(path: Path) -> Path | None:
+    if path.is_file() and path.suffix in _SUFFIXES:
+        return path if path.name != "model.bin" or any(path.parent.glob("*.spm")) else None
+    if not path.is_dir():
+        return None
+    found = (file for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES)
+    return next((file for file in found if file.name.startswith("model") and file.name != "model.bin"), None)
+
+
+def read(path: Path) -> Imported:
+    """Read a model file, or a folder with one, and the SentencePiece models beside it."""
+    found = _model_file(path) or path
+    file = read_marian(found)
+    config, state = marian_settings(file), marian_state(file)
+    tokenizer = _tokenizer(found.parent)
+    model = build(config, tokenizer.vocabulary)
+    import_rows(model, list(marian_rows(config)), state)
+    notes = (_ROUNDED,) if file.activation_multipliers else ()
+    return Imported(model.eval(), tokenizer, notes)
+
+
+def marian_settings(file: MarianFile) -> TransformerConfig:
+    """Return the configuration that a model's options describe."""
+    options = file.options
+    for name, values in _REQUIRED.items():
+        value = options.get(name, values[0])
+        if value not in values:
+            raise ArtifactError(f"{file.path} has {name} = {value!r}, which is not supported", _REMEDY)
+    is_recurrent = options.get("transformer-decoder-autoreg", "self-attention") == "rnn"
+    if is_recurrent and options.get("dec-cell") != "ssru":
+        raise ArtifactError(f"{file.path} has dec-cell = {options.get('dec-cell')!r}, not 'ssru'", _REMEDY)
+    steps = str(options.get("transformer-postprocess", "dan")), str(options.get("transformer-preprocess", ""))
+    if steps not in _NORMS:
+        raise ArtifactError(f"{file.path} has transformer-postprocess = {steps[0]!r}", _REMEDY)
+    width, inner = options.get("dim-emb"), options.get("transformer-dim-ffn")
+    data = {
+        "encoder_layers": options.get("enc-depth"),
+        "decoder_layers": options.get("dec-depth"),
+        "d_model": width,
+        "d_ff": inner,
+        "heads": options.get("transformer-heads", 8),
+        "activation": options.get("transformer-ffn-activation", "swish"),
+        "norm": _NORMS[steps],
+        "norm_epsilon": EPSILON,
+        "final_norm": "n" in str(options.get("transformer-postprocess-top", "")),
+        "embedding_norm": "n" in str(options.get("transformer-postprocess-emb", "d")),
+        "decoder": "ssru" if is_recurrent else "attention",
+        "positions": "sinusoidal",
+        "sine_layout": "halves",
+        "sine_spacing": "endpoint",
+        "output_bias": True,
+        "share": _sharing(file),
+    }
+    return validate(TransformerConfig, data, where=str(file.path))
+
+
+def _sharing(file: MarianFile) -> str:
+    """Return which embeddings are one matrix."""
+    options = file.options
+    if options.get("tied-embeddings-all"):
+        return "all"
+    tied_source, tied_output = options.get("tied-embeddings-src"), options.get("tied-embeddings")
+    if tied_source:
+        return "all" if tied_output else "inputs"
+    return "target" if tied_output else "none"
+
+
+def marian_state(file: MarianFile) -> dict[str, Tensor]:
+    """Return the parameters with matrices (out, in), biases (out,), and a padding token."""
+    tables = {"Wemb", "encoder_Wemb", "decoder_Wemb"}
+    state: dict[str, Tensor] = {}
+    for name, tensor in file.parameters.items():
+        if name in tables:
+            state[name] = F.pad(tensor, (0, 0, 0, 1))
+        elif name == "decoder_ff_logit_out_W":
+            state[name] = F.pad(tensor.t(), (0, 0, 0, 1))
+        else:
+            state[name] = tensor.flatten() if 1 in tensor.shape else tensor.t()
+    bias = state.get("decoder_ff_logit_out_b")
+    if bias is None:  # output-omit-bias
+        bias = torch.zeros(len(state.get("Wemb", state.get("decoder_Wemb", torch.zeros(1)))) - 1)
+    state["decoder_ff_logit_out_b"] = F.pad(bias, (0, 1), value=NEVER)
+    return state
+
+
+def _tokenizer(folder: Path) -> TokenizerPair:
+    """Read the SentencePiece models in the folder: one for both sides, or one for each."""
+    found = [path for path in sorted(folder.iterdir()) if path.suffix in _VOCABULARIES]
+    if not 1 <= len(found) <= 2:
+        raise ArtifactError(
+            f"{folder} has {len(found)} SentencePiece models ({' or '.join(_VOCABULARIES)}), not one or two",
+            "put the vocabulary that the model was trained with beside it: one for both sides, or one each",
+        )
+    if len(found) == 2:  # vocab.SOURCE.spm comes first in the name of the language pair
+        found.sort(key=_side_of)
+    sides = [_side(path) for path in found]
+    special = SpecialTokens(pad=PAD, bos=PAD, eos=EOS)
+    return TokenizerPair(sides[0], sides[-1], special=special)
+
+
+def _side_of(path: Path) -> int:
+    """Return 0 if a vocabulary's name says that it is the source's, 2 for the target's, 1 for neither."""
+    name = path.name.lower()
+    return 0 if "src" in name or "source" in name else 2 if "trg" in name or "target" in name else 1
+
+
+def _side(path: Path) -> SideTokenizer:
+    backend = read_sentencepiece(path)
+    vocabulary = backend.get_vocab()
+    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
+    missing = [name for name in (EOS, UNK) if name not in vocabulary]
+    if missing or PAD in vocabulary:
+        reason = f"has no {missing[0]}" if missing else f"has a {PAD}"
+        raise ArtifactError(f"{path} {reason}, unlike the vocabularies of Marian", "give the model's own")
+    return SideTokenizer(backend, [*tokens, PAD], name=str(path))
+
+
+def marian_rows(config: TransformerConfig) -> Iterator[Row]:
+    """Yield a row for every tensor."""
+    if config.share in ("all", "inputs"):
+        yield Row(["Wemb"], ["source_embedding.weight"])
+    else:
+        yield Row(["encoder_Wemb"], ["source_embedding.weight"])
+        yield Row(["decoder_Wemb"], ["target_embedding.weight"])
+    if config.share in ("inputs", "none"):
+        yield Row(["decoder_ff_logit_out_W"], ["output.weight"])
+    owner = {"all": "source_embedding", "target": "target_embedding"}.get(config.share, "output")
+    yield Row(["decoder_ff_logit_out_b"], [f"{owner}.bias"])
+    for stack, side, count in (
+        ("encoder", "source", config.encoder_layers),
+        ("decoder", "target", config.decoder_layers),
+    ):
+        if config.embedding_norm:
+            yield from _norm(f"{stack}_emb", f"{side}_norm", "_pre")
+        if config.has_final_norm:
+            yield from _norm(f"{stack}_top", f"{stack}.final_norm")
+        for number in range(count):
+            yield from _layer(config, stack, number)
+
+
+def _layer(config: TransformerConfig, stack: str, number: int) -> Iterator[Row]:
+    their, our = f"{stack}_l{number + 1}", f"{stack}.layers.{number}"
+    suffix = "_pre" if config.norm == "pre" else ""
+    if stack == "decoder" and config.decoder == "ssru":
+        matrices = [f"{their}_rnn_Wf", f"{their}_rnn_W"]
+        yield Row(matrices, [f"{our}.self_attention.forget_candidate.weight"])
+        yield Row([f"{their}_rnn_bf"], [f"{our}.self_attention.forget_bias"])
+        yield from _norm(f"{their}_rnn_ffn", f"{our}.around_self_attention.norm", suffix)
+    else:
+        yield from _attention(f"{their}_self", f"{our}.self_attention", ["query_key_value"], [[*_ATTENTION]])
+        yield from _norm(f"{their}_self_Wo", f"{our}.around_self_attention.norm", suffix)
+    if stack == "decoder":
+        groups = [["Wq"], ["Wk", "Wv"]]
+        yield from _attention(f"{their}_context", f"{our}.memory_attention", ["query", "key_value"], groups)
+        yield from _norm(f"{their}_context_Wo", f"{our}.around_memory_attention.norm", suffix)
+    for place, name in ((1, "inner"), (2, "outer")):
+        yield Row([f"{their}_ffn_W{place}"], [f"{our}.feed_forward.{name}.weight"])
+        yield Row([f"{their}_ffn_b{place}"], [f"{our}.feed_forward.{name}.bias"])
+    yield from _norm(f"{their}_ffn_ffn", f"{our}.around_feed_forward.norm", suffix)
+
+
+def _attention(their: str, our: str, names: list[str], groups: list[list[str]]) -> Iterator[Row]:
+    for name, group in zip(names, groups, strict=True):
+        yield Row([f"{their}_{matrix}" for matrix in group], [f"{our}.{name}.weight"])
+        yield Row([f"{their}_{_ATTENTION[matrix]}" for matrix in group], [f"{our}.{name}.bias"])
+    yield Row([f"{their}_Wo"], [f"{our}.output.weight"])
+    yield Row([f"{their}_bo"], [f"{our}.output.bias"])
+
+
+def _norm(their: str, our: str, suffix: str = "") -> Iterator[Row]:
+    yield Row([f"{their}_ln_scale{suffix}"], [f"{our}.weight"])
+    yield Row([f"{their}_ln_bias{suffix}"], [f"{our}.bias"])
+
+
+FORMAT = Format("marian", "a Marian model (.npz or .bin) with its vocabulary (.spm)", recognises, read)

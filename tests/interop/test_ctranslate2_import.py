@@ -1,0 +1,172 @@
+"""Models of CTranslate2 and Argos Translate: what comes in computes what the package computes."""
+
+import gzip
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from builders import TOKENS, small_model
+from inside import run
+from transduce import Translator, artifact
+from transduce.data.tokenizer import TokenizerPair
+from transduce.errors import ArtifactError
+from transduce.interop.ctranslate2 import export_ctranslate2
+from transduce.interop.ctranslate2_import import read, recognises
+
+pytest.importorskip("ctranslate2")
+spm = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory) -> Path:
+    """A SentencePiece model with at most as many pieces as our small models have tokens."""
+    folder = tmp_path_factory.mktemp("pieces")
+    text = folder / "text"
+    text.write_text("\n".join(f"a {word} sat on a mat" for word in ("cat", "rat", "bat") * 60))
+    spm.SentencePieceTrainer.train(
+        input=str(text),
+        model_prefix=str(folder / "sentencepiece"),
+        vocab_size=TOKENS,
+        model_type="unigram",
+        pad_id=0,
+        bos_id=1,
+        eos_id=2,
+        unk_id=3,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    return folder / "sentencepiece.model"
+
+
+def exported(model, folder, pieces, **options) -> Path:
+    """Export to CTranslate2's format, with the SentencePiece model's names as the vocabulary."""
+    export_ctranslate2(model, folder, None, **options)
+    processor = spm.SentencePieceProcessor(model_file=str(pieces))
+    count = processor.get_piece_size()
+    names = [processor.id_to_piece(n) if n < count else f"other{n}" for n in range(TOKENS)]
+    for path in folder.glob("*vocabulary*"):
+        path.unlink()
+    (folder / "shared_vocabulary.json").write_text(json.dumps(names))
+    fields = json.loads((folder / "config.json").read_text())
+    fields |= {"bos_token": "<s>", "decoder_start_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    (folder / "config.json").write_text(json.dumps(fields))
+    shutil.copy(pieces, folder / "sentencepiece.model")
+    return folder
+
+
+SHAPES = [
+    {},
+    {"norm": "pre", "activation": "gelu"},
+    {"activation": "swiglu", "share": "target"},
+    {"share": "none", "activation": "gelu_tanh"},
+    {"positions": "learned", "activation": "swish"},
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_out_and_in_again_gives_equal_weights_and_logits(shape, pieces, tmp_path):
+    model = small_model(**shape)
+    imported = read(exported(model, tmp_path / "theirs", pieces))
+    ours = dict(model.named_parameters())
+    for name, parameter in imported.model.named_parameters():
+        if name in ours:
+            assert torch.equal(parameter, ours[name]), name
+        else:
+            assert name.endswith(".bias")  # of the output, which a file may have
+            assert not parameter.any()
+    source, target = torch.tensor([[5, 6, 7, 2]]), torch.tensor([[1, 8, 9]])
+    torch.testing.assert_close(imported.model(source, target), model(source, target))
+    artifact.save(imported.model, tmp_path / "model", imported.tokenizer)
+    assert Translator.load(tmp_path / "model")(["a cat sat"])
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "bfloat16"])
+def test_rounded_weights(quantization, pieces, tmp_path):
+    model = small_model()
+    imported = read(exported(model, tmp_path / "theirs", pieces, quantization=quantization)).model
+    for name, parameter in model.named_parameters():
+        found = dict(imported.named_parameters())[name]
+        torch.testing.assert_close(found, parameter, atol=2e-2, rtol=2e-2)
+
+
+def test_an_argos_package(pieces, tmp_path):
+    folder = exported(small_model(), tmp_path / "theirs", pieces)
+    package = tmp_path / "a_b.argosmodel"
+    with zipfile.ZipFile(package, "w") as archive:
+        for path in folder.iterdir():
+            inside = "a_b" if path.name == "sentencepiece.model" else "a_b/model"
+            archive.write(path, f"{inside}/{path.name}")
+        archive.writestr("a_b/metadata.json", "{}")
+    assert recognises(package)
+    done = run("import", package, "--out", tmp_path / "model")
+    assert done.returncode == 0, done.stderr
+    whole, packed = read(folder).model, artifact.load(tmp_path / "model")
+    source, target = torch.tensor([[5, 6, 7, 2]]), torch.tensor([[1, 8, 9]])
+    assert torch.equal(whole(source, target), packed(source, target))
+
+
+def test_what_cannot_be_read_is_named(pieces, tmp_path):
+    folder = exported(small_model(), tmp_path / "theirs", pieces)
+    for name, fact in (
+        ("sentencepiece.model", "sentencepiece.model"),
+        ("shared_vocabulary.json", "shared_vocabulary.json"),
+    ):
+        (folder / name).rename(tmp_path / "away")
+        with pytest.raises(ArtifactError, match=fact):
+            read(folder)
+        (tmp_path / "away").rename(folder / name)
+    package = tmp_path / "x.argosmodel"
+    package.write_bytes(b"no archive")
+    with pytest.raises(ArtifactError, match=r"x\.argosmodel"):
+        read(package)
+    with zipfile.ZipFile(package, "w") as archive:
+        archive.writestr("../model.bin", "x")
+    with pytest.raises(ArtifactError, match="outside"):
+        read(package)
+    names = json.loads((folder / "shared_vocabulary.json").read_text())
+    (folder / "shared_vocabulary.json").write_text(json.dumps(names[:-1]))
+    with pytest.raises(ArtifactError):
+        read(folder)
+
+
+@pytest.fixture(scope="module")
+def argos(shared, tmp_path_factory):
+    folder = shared / "weights" / "argos-zh-en"
+    out = tmp_path_factory.mktemp("argos")
+    imported = read(folder)
+    artifact.save(imported.model, out, imported.tokenizer)
+    with gzip.open(folder / "expected-float32.tsv.gz", "rt", encoding="utf-8") as file:
+        rows = [line.rstrip("\n").split("\t") for line in file]
+    return out, imported.tokenizer, rows
+
+
+def test_pieces_of_the_real_model(argos):
+    _, tokenizer, rows = argos
+    assert isinstance(tokenizer, TokenizerPair)
+    ids = tokenizer.source.map.ids
+    for source, pieces, *_ in rows:
+        expected = [ids.get(piece, tokenizer.source.map.unknown) for piece in pieces.split(" ")]
+        assert tokenizer.encode_source([source]) == [[*expected, tokenizer.vocabulary.eos]]
+
+
+def share_of_equal_lines(folder, rows, column, **settings) -> float:
+    translator = Translator.load(folder, precision="float32", device="cpu", **settings)
+    found = translator([row[0] for row in rows])
+    return sum(ours.text == row[column] for ours, row in zip(found, rows, strict=True)) / len(rows)
+
+
+def test_greedy_translations_of_the_real_model(argos):
+    folder, _, rows = argos
+    assert share_of_equal_lines(folder, rows[:24], 2, beam=1) == 1
+
+
+@pytest.mark.slow
+def test_all_translations_of_the_real_model(argos):
+    folder, _, rows = argos
+    assert share_of_equal_lines(folder, rows, 2, beam=1) >= 0.98
+    settings = {"beam": 4, "penalty": "plain", "length_penalty": 1.0, "stop": "first"}
+    assert share_of_equal_lines(folder, rows, 3, **settings) >= 0.98
