@@ -2,24 +2,27 @@
 
 import torch
 
-from transduce.interop.marian import export_marian, marian_config
+from transduce.interop.hugging_face_seq2seq_config import their_fields
+from transduce.interop.hugging_face_seq2seq_weights import export_seq2seq
 from transduce.models.transformer import Transformer
 
 
-def marian_twin(model: Transformer, positions: int = 64):
+def hugging_face_twin(model: Transformer, positions: int = 64):
     """The same model, Hugging Face's; every key of it is filled."""
     import transformers
 
-    config = marian_config(model.config, model.vocabulary, positions=positions)
-    twin = transformers.MarianMTModel(transformers.MarianConfig(**config)).eval()
-    twin.load_state_dict(export_marian(model, positions=positions))
+    fields = their_fields(model.config, model.vocabulary, positions=positions)
+    (architecture,) = fields.pop("architectures")
+    config = transformers.AutoConfig.for_model(**fields)
+    twin = getattr(transformers, architecture)(config).eval()
+    twin.load_state_dict(export_seq2seq(model, positions=positions))
     return twin
 
 
 def hugging_face_search(twin, source: torch.Tensor, max_length: int, beam: int, alpha: float):
     """(tokens without the end, score) of every hypothesis of every source, by ``generate``."""
     config = twin.config
-    special = {config.pad_token_id, config.bos_token_id} - {config.eos_token_id}
+    special = {config.pad_token_id, config.decoder_start_token_id} - {config.eos_token_id}
     # With one beam it is greedy search, which takes no penalty and gives no score.
     searching = {"length_penalty": alpha, "early_stopping": "never"} if beam > 1 else {}
     found = twin.generate(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from builders import random_tokens, reversal, reversing_model, small_model
-from peers import hugging_face_search, marian_twin
+from peers import hugging_face_search, hugging_face_twin
 from transduce.decoding.beam import beam_search
 from transduce.decoding.penalties import plain_penalty
 
@@ -52,7 +52,7 @@ def compare(model, twin, source, max_length, beam, alpha):
 def test_random_models(seed, activation):
     """At the maximum length, both cut running hypotheses off and score them by their length."""
     model = frequently_ending_model(seed, activation=activation)
-    twin = marian_twin(model)
+    twin = hugging_face_twin(model)
     source = random_tokens(20, 6, seed=seed + 1)
     source[:5, 4:] = model.vocabulary.pad
     lengths, cut = [], 0
@@ -68,7 +68,7 @@ def test_random_models(seed, activation):
 def test_each_sentence_has_its_own_maximum_length():
     """``generate`` has each limit per batch, so it gets each sentence at a time."""
     model = frequently_ending_model(3)
-    twin = marian_twin(model)
+    twin = hugging_face_twin(model)
     source, limits = random_tokens(8, 6, seed=4), [1, 9, 2, 3, 9, 5, 1, 7]
     ours = beam_search(model, source, limits, beam=3, penalty=plain_penalty(0.6))
     for row, limit in enumerate(limits):
@@ -78,7 +78,7 @@ def test_each_sentence_has_its_own_maximum_length():
 
 def test_a_trained_model():
     model = reversing_model(steps=150)
-    twin = marian_twin(model)
+    twin = hugging_face_twin(model)
     source, _ = reversal(30, torch.Generator().manual_seed(1))
     for beam, alpha in SEARCHES:
         lengths, _ = compare(model, twin, source, 12, beam, alpha)

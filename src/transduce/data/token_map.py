@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
+from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
 from transduce.data.wordpiece import MAX_TOKENS
@@ -18,7 +19,8 @@ UNKNOWN = ("<unk>", "[UNK]", "<UNK>", "unk")
 class TokenMap:
     """The tokens of a model in the order of their ids, and how a tokenizer's ids become the model's.
 
-    Tokens that the model does not have become its unknown token.
+    Tokens that the model does not have become its unknown token. So do texts that the tokenizer does not
+    know, unless they are tokens of the model: a vocabulary of both languages has the other's characters.
     """
 
     def __init__(self, tokens: Sequence[str], backend: Backend, name: str) -> None:
@@ -33,8 +35,23 @@ class TokenMap:
         self.to_model = np.full(max(vocabulary.values(), default=-1) + 1, default, np.uint32)
         for token, number in vocabulary.items():
             self.to_model[number] = self.ids.get(token, default)
+        self._their_unknown = next((vocabulary[token] for token in UNKNOWN if token in vocabulary), None)
         if self.unknown is None and any(token not in self.ids for token in vocabulary):
             raise DataError(f"{name} has no unknown token, but tokens that the model lacks", "add <unk>")
+
+    def has_unknown(self, encoding: Encoding) -> bool:
+        """Return whether the tokenizer does not know a part of a text."""
+        return self._their_unknown in encoding.ids
+
+    def encode(self, encoding: Encoding) -> list[int]:
+        """Return the model's ids of an encoded text; if it `has_unknown`, its tokens must be there, too."""
+        ids: list[int] = self.to_model[encoding.ids].tolist()
+        if self.has_unknown(encoding):
+            tokens = encoding.tokens  # of an unknown text, a unigram tokenizer has the text itself here
+            for place, number in enumerate(encoding.ids):
+                if number == self._their_unknown and not tokens[place].endswith(">"):  # no special token
+                    ids[place] = self.ids.get(tokens[place], ids[place])
+        return ids
 
     def special(self, names: Iterable[str]) -> dict[int, str]:
         """Return the ids of the tokens with these names, and the names."""

@@ -199,12 +199,18 @@ class SideTokenizer:
 
     def _encode_normalized(self, texts: list[str]) -> Rows:
         batches = (texts[begin : begin + _BATCH] for begin in range(0, len(texts), _BATCH))
-        rows = Rows.of(encoding.ids for batch in batches for encoding in self._encode_batch(batch))
-        return rows if self.map is None else Rows(self.map.to_model[rows.ids], rows.lengths)
+        encodings = (encoding for batch in batches for encoding in self._encode_batch(batch))
+        if self.map is None:
+            return Rows.of(encoding.ids for encoding in encodings)
+        return Rows.of(map(self.map.encode, encodings))
 
     def _encode_batch(self, texts: list[str]) -> list[Encoding]:
         with guarded(self._name, "fails to encode a text", muted=self._muted):
-            return self.backend.encode_batch_fast(texts, add_special_tokens=False)
+            encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
+            for place, encoding in enumerate([] if self.map is None else encodings):
+                if self.map is not None and self.map.has_unknown(encoding):  # the fast way hides the text
+                    encodings[place] = self.backend.encode(texts[place], add_special_tokens=False)
+        return encodings
 
     def _begins_word(self) -> npt.NDArray[np.bool_]:
         """Return for each id whether its token begins with a space."""

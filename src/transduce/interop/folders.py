@@ -7,12 +7,18 @@ from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError
 from transduce.interop.bert import load_bert
 from transduce.interop.gpt2 import load_gpt2
-from transduce.interop.hugging_face import CONFIG, TOKENIZERS, read_fields, read_side
+from transduce.interop.hugging_face import TOKENIZERS, read_fields, read_side
+from transduce.interop.hugging_face_seq2seq import read_seq2seq
+from transduce.interop.hugging_face_seq2seq_config import KINDS
+from transduce.interop.hugging_face_weights import CONFIG
 from transduce.interop.imported import Format, Imported
 from transduce.models.bert import BERT
 from transduce.models.gpt import GPT
 
-_KINDS: dict[str, Callable[[Path], BERT | GPT]] = {"bert": load_bert, "gpt2": load_gpt2}
+_STACKS: dict[str, Callable[[Path], BERT | GPT]] = {"bert": load_bert, "gpt2": load_gpt2}
+_SEQ2SEQ = tuple(kind.name for kind in KINDS)
+_NOT_T5 = "T5 has relative position biases, unscaled attention and other norms"
+_REASONS = dict.fromkeys(("t5", "mt5", "umt5", "longt5"), _NOT_T5)
 
 
 def recognises(path: Path) -> bool:
@@ -24,26 +30,31 @@ def recognises(path: Path) -> bool:
 
 
 def read_folder(folder: Path) -> Imported:
-    """Read a GPT-2 or BERT model that ``save_pretrained`` wrote."""
+    """Read a model that ``save_pretrained`` wrote."""
     fields = read_fields(folder)
     if "transduce" in fields:
         raise ArtifactError(f"{folder} is already a model folder of transduce", "use it without importing it")
     kind = fields.get("model_type")
-    if not isinstance(kind, str) or kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in (*_STACKS, *_SEQ2SEQ):
+        reason = f" ({_REASONS[kind]})" if kind in _REASONS else ""
         raise ArtifactError(
-            f"{folder} holds a model of type {kind!r}, which cannot be imported",
-            f"give a model of type {' or '.join(_KINDS)}",
+            f"{folder} holds a model of type {kind!r}, which cannot be imported{reason}",
+            f"give a model of one of the types {', '.join((*_STACKS, *_SEQ2SEQ))}",
         )
-    tokenizer = _tokenizer(folder)
     try:
-        model = _KINDS[kind](folder)
+        return read_seq2seq(folder) if kind in _SEQ2SEQ else _read_stack(folder, kind)
     except KeyError as error:
         raise ArtifactError(f"{folder / CONFIG} has no {error}", "copy the folder again") from error
     except TypeError as error:
         raise ArtifactError(
             f"{folder / CONFIG} has a field of the wrong type: {error}", "copy the folder again"
         ) from error
-    return Imported(model, tokenizer)
+
+
+def _read_stack(folder: Path, kind: str) -> Imported:
+    """Read a GPT-2 or BERT model."""
+    tokenizer = _tokenizer(folder)
+    return Imported(_STACKS[kind](folder), tokenizer)
 
 
 def _tokenizer(folder: Path) -> TokenizerPair:

@@ -1,21 +1,17 @@
 """Folders written by ``save_pretrained`` of Hugging Face transformers: their fields and tensors."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import SafetensorError
 from torch import Tensor
 
-from transduce.artifact.tensors import read_tensors
 from transduce.data.tokenizer import SideTokenizer, load_side_tokenizer
-from transduce.errors import ArtifactError, ConfigError, reason_of
+from transduce.errors import ArtifactError, ConfigError
 from transduce.files import read_small, user_path
+from transduce.interop.hugging_face_weights import CONFIG, LARGEST, read_weights, reading
 
-LARGEST = 1 << 24  # bytes of a JSON file
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
 TOKENIZERS = ("tokenizer.json", "vocab.txt")  # in order of preference
 SPECIAL_TOKENS = ("special_tokens_map.json", "tokenizer_config.json")
 
@@ -28,21 +24,31 @@ class Saved(NamedTuple):
 
 
 def read_saved(folder: str | Path, kind: str) -> Saved:
-    """Read ``config.json``, which must describe this kind of model, and ``model.safetensors``."""
+    """Read ``config.json``, which must describe this kind of model, and the weights."""
     folder = user_path(folder)
     fields = read_fields(folder)
     if fields.get("model_type") != kind:
         raise ArtifactError(f"{folder / CONFIG} does not describe a {kind} model", "give another folder")
-    with _reading(folder):
-        return Saved(fields, read_tensors(folder / WEIGHTS))
+    return Saved(fields, read_weights(folder))
 
 
 def read_fields(folder: Path) -> dict[str, Any]:
     """Read ``config.json``."""
-    with _reading(folder):
+    with reading(folder):
         fields = json.loads(read_small(folder / CONFIG, LARGEST))
     if not isinstance(fields, dict):
         raise ArtifactError(f"{folder / CONFIG} is not a JSON object", "give another folder")
+    return fields
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object; a file that is missing has no fields."""
+    if not path.exists():
+        return {}
+    with reading(path.parent):
+        fields = json.loads(read_small(path, LARGEST))
+    if not isinstance(fields, dict):
+        raise ArtifactError(f"{path} is not a JSON object", "copy the folder again")
     return fields
 
 
@@ -57,7 +63,7 @@ def special_token(folder: str | Path, side: SideTokenizer, name: str, usual: str
     text = usual
     for path in (user_path(folder) / file for file in SPECIAL_TOKENS):
         if path.exists():
-            with _reading(path.parent):
+            with reading(path.parent):
                 fields = json.loads(read_small(path, LARGEST))
             token = fields.get(name) if isinstance(fields, dict) else None
             token = token.get("content") if isinstance(token, dict) else token
@@ -68,19 +74,6 @@ def special_token(folder: str | Path, side: SideTokenizer, name: str, usual: str
     if number is None:
         raise ArtifactError(f"the tokenizer in {folder} has no token {text}", "copy the folder again")
     return number
-
-
-@contextmanager
-def _reading(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ArtifactError(
-            f"cannot read {error.filename or folder}: {reason_of(error)}",
-            f"give a folder with {CONFIG} and {WEIGHTS}",
-        ) from error
-    except (ValueError, RecursionError, SafetensorError) as error:
-        raise ArtifactError(f"{folder} is damaged: {error}", "copy it again") from error
 
 
 def require(fields: Mapping[str, Any], expected: Mapping[str, Any], kind: str) -> None:

@@ -89,6 +89,23 @@ def _open_onnx(model: Transformer, tokenizer: TokenizerPair, folder: Path, quant
     return OnnxPeer(folder, model)
 
 
+def _write_hugging_face(
+    model: Model, tokenizer: TokenizerPair, folder: Path, quantize: str | None, sentencepiece: Path | None
+) -> list[str]:
+    from transduce.interop.hugging_face_export import export_hugging_face
+
+    export_hugging_face(model, tokenizer, folder)
+    return []
+
+
+def _open_hugging_face(
+    model: Transformer, tokenizer: TokenizerPair, folder: Path, quantize: str | None
+) -> Peer:
+    from transduce.interop.hugging_face_peer import HuggingFacePeer
+
+    return HuggingFacePeer(folder)
+
+
 def _write_marian(
     model: Model, tokenizer: TokenizerPair, folder: Path, quantize: str | None, sentencepiece: Path | None
 ) -> list[str]:
@@ -104,6 +121,7 @@ def _verify_marian(model: Model, tokenizer: TokenizerPair, folder: Path) -> list
 
 
 TARGETS: dict[str, Target] = {
+    "huggingface": Target(write=_write_hugging_face, peer=_open_hugging_face),
     "ctranslate2": Target(
         write=_write_ctranslate2,
         peer=_open_ctranslate2,
