@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TypeAlias, cast
 
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ConfigError
@@ -11,10 +11,11 @@ from transduce.interop.peer import Peer
 from transduce.models.protocol import Model
 from transduce.models.transformer import Transformer
 
+Tokenizer: TypeAlias = TokenizerPair | None
 # model, tokenizer, new folder, quantization, SentencePiece model of the tokenizer → notes
-Write = Callable[[Model, TokenizerPair, Path, str | None, Path | None], list[str]]
+Write = Callable[[Model, Tokenizer, Path, str | None, Path | None], list[str]]
 OpenPeer = Callable[[Transformer, TokenizerPair, Path, str | None], Peer]
-Verify = Callable[[Model, TokenizerPair, Path], list[str]]
+Verify = Callable[[Model, Path], list[str]]
 
 _AMD = (
     "on AMD processors ctranslate2 computes int8 and int16 wrongly unless the environment has CT2_USE_MKL=1"
@@ -23,9 +24,10 @@ _AMD = (
 
 @dataclass(frozen=True)
 class Target:
-    """A format: ``write`` returns notes for the user; ``peer`` loads what was written.
+    """A format: ``write`` returns notes for the user; ``peer`` loads a Transformer that was written.
 
-    A format whose library is not there to be asked has ``verify`` instead, which returns what it compared.
+    ``verify`` compares in another way, and returns what it compared: other families, and formats whose
+    library is not there to be asked.
     """
 
     write: Write
@@ -49,13 +51,17 @@ def _transformer(model: Model, format_name: str) -> Transformer:
 
 
 def _write_ctranslate2(
-    model: Model, tokenizer: TokenizerPair, folder: Path, quantize: str | None, sentencepiece: Path | None
+    model: Model,
+    tokenizer: TokenizerPair | None,
+    folder: Path,
+    quantize: str | None,
+    sentencepiece: Path | None,
 ) -> list[str]:
     from transduce.interop.ctranslate2 import Quantization, adds_end, export_ctranslate2
 
     quantization = cast("Quantization | None", quantize)
     export_ctranslate2(_transformer(model, "ctranslate2"), folder, tokenizer, quantization=quantization)
-    if adds_end(tokenizer):
+    if tokenizer is None or adds_end(tokenizer):
         return []
     names = [
         [str(tokenizer.source.token_at(token)) for token in ids]
@@ -75,7 +81,11 @@ def _open_ctranslate2(
 
 
 def _write_onnx(
-    model: Model, tokenizer: TokenizerPair, folder: Path, quantize: str | None, sentencepiece: Path | None
+    model: Model,
+    tokenizer: TokenizerPair | None,
+    folder: Path,
+    quantize: str | None,
+    sentencepiece: Path | None,
 ) -> list[str]:
     from transduce.interop.onnx import export_onnx
 
@@ -90,7 +100,11 @@ def _open_onnx(model: Transformer, tokenizer: TokenizerPair, folder: Path, quant
 
 
 def _write_hugging_face(
-    model: Model, tokenizer: TokenizerPair, folder: Path, quantize: str | None, sentencepiece: Path | None
+    model: Model,
+    tokenizer: TokenizerPair | None,
+    folder: Path,
+    quantize: str | None,
+    sentencepiece: Path | None,
 ) -> list[str]:
     from transduce.interop.hugging_face_export import export_hugging_face
 
@@ -106,22 +120,34 @@ def _open_hugging_face(
     return HuggingFacePeer(folder)
 
 
+def _verify_hugging_face(model: Model, folder: Path) -> list[str]:
+    from transduce.runs.hugging_face_check import verify_hugging_face
+
+    return verify_hugging_face(model, folder)
+
+
 def _write_marian(
-    model: Model, tokenizer: TokenizerPair, folder: Path, quantize: str | None, sentencepiece: Path | None
+    model: Model,
+    tokenizer: TokenizerPair | None,
+    folder: Path,
+    quantize: str | None,
+    sentencepiece: Path | None,
 ) -> list[str]:
     from transduce.interop.marian_export import export_marian_file
 
-    return export_marian_file(_transformer(model, "marian"), folder, tokenizer, sentencepiece)
+    transformer = _transformer(model, "marian")
+    assert tokenizer is not None  # noqa: S101 (a Transformer's folder has one)
+    return export_marian_file(transformer, folder, tokenizer, sentencepiece)
 
 
-def _verify_marian(model: Model, tokenizer: TokenizerPair, folder: Path) -> list[str]:
+def _verify_marian(model: Model, folder: Path) -> list[str]:
     from transduce.interop.marian_export import verify_marian_file
 
     return verify_marian_file(_transformer(model, "marian"), folder)
 
 
 TARGETS: dict[str, Target] = {
-    "huggingface": Target(write=_write_hugging_face, peer=_open_hugging_face),
+    "huggingface": Target(write=_write_hugging_face, peer=_open_hugging_face, verify=_verify_hugging_face),
     "ctranslate2": Target(
         write=_write_ctranslate2,
         peer=_open_ctranslate2,
