@@ -262,14 +262,15 @@ def _quantize(path: Path) -> None:
         from onnxruntime.quantization import QuantType, quantize_dynamic
     except ImportError as error:
         raise DependencyError("rounding needs onnxruntime, which is not installed", _PACKAGES) from error
-    whole = path.with_suffix(".whole")
-    path.rename(whole)
-    with _quiet():
-        root = logging.getLogger()
-        level = root.level
-        root.setLevel(logging.ERROR)
-        try:
-            quantize_dynamic(str(whole), str(path), weight_type=QuantType.QInt8, per_channel=True)
-        finally:
-            root.setLevel(level)
-    whole.unlink()
+    import onnx
+
+    whole = onnx.load(str(path))
+    del whole.graph.value_info[:]  # shapes inside the network, which its change contradicts
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        with _quiet():
+            quantize_dynamic(whole, str(path), weight_type=QuantType.QInt8, per_channel=True)
+    finally:
+        root.setLevel(level)
