@@ -13,6 +13,7 @@ import json
 import logging
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -266,11 +267,30 @@ def _quantize(path: Path) -> None:
 
     whole = onnx.load(str(path))
     del whole.graph.value_info[:]  # shapes inside the network, which its change contradicts
+    _separate_shared_weights(whole.graph)
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.ERROR)
     try:
         with _quiet():
-            quantize_dynamic(whole, str(path), weight_type=QuantType.QInt8, per_channel=True)
+            quantize_dynamic(
+                whole,
+                str(path),
+                op_types_to_quantize=["MatMul", "Gemm"],
+                weight_type=QuantType.QInt8,
+                per_channel=True,
+            )
     finally:
         root.setLevel(level)
+
+
+def _separate_shared_weights(graph: Any) -> None:
+    """Copy embeddings for the output layer: onnxruntime would transpose the matrix for both uses."""
+    weights = {tensor.name: tensor for tensor in graph.initializer}
+    uses = Counter(name for node in graph.node for name in node.input)
+    for node in graph.node:
+        if node.op_type == "Gemm" and uses[node.input[1]] > 1 and node.input[1] in weights:
+            separate = graph.initializer.add()
+            separate.CopyFrom(weights[node.input[1]])
+            separate.name = f"{node.input[1]}.of_{node.name}"
+            node.input[1] = separate.name

@@ -101,9 +101,12 @@ def _compare_translations(folder: Path, out: Path, source: Path, reference: Path
     references = None if reference is None else read_references(reference, alternatives=False)
     if references is not None:
         require_same_length(lines, references)
-    outputs = [[str(line) for line in Translator.load(place)(lines.lines)] for place in (folder, out)]
+    warnings: dict[str, None] = {}  # without repetitions, in order
+    translators = [Translator.load(place, on_warning=warnings.setdefault) for place in (folder, out)]
+    outputs = [[str(line) for line in translator(lines.lines)] for translator in translators]
     equal = sum(one == other for one, other in zip(*outputs, strict=True))
-    findings = [f"translations: {equal:,} of {len(lines.lines):,} lines equal"]
+    findings = [f"warning: {message}" for message in warnings]
+    findings += [f"translations: {equal:,} of {len(lines.lines):,} lines equal"]
     if references is not None:
         scores = [measure("bleu", output, references.lines).score for output in outputs]
         findings.append(f"BLEU: {scores[0]:.2f} → {scores[1]:.2f}")
