@@ -10,12 +10,8 @@ All batches and lengths are dynamic.
 
 import copy
 import json
-import logging
 import math
-import warnings
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +21,7 @@ from torch import Tensor, nn
 from transduce.config import TransformerConfig
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ConfigError, DependencyError
+from transduce.interop.onnx_rounding import PACKAGES, quiet, round_matrices
 from transduce.models.transformer import Transformer
 from transduce.nn.multi_head_attention import FullSelfAttention, MultiHeadAttention
 from transduce.nn.positional import RotaryPositions, rotations, sinusoids
@@ -32,7 +29,6 @@ from transduce.nn.positional import RotaryPositions, rotations, sinusoids
 ENCODER, DECODER, CONFIG = "encoder.onnx", "decoder.onnx", "config.json"
 POSITIONS = 2048  # the table of positions in the files is limited, ours is not
 _LARGEST = 1_900_000_000  # bytes of a single file; weights of larger models are in a second one
-_PACKAGES = "run: pip install onnx onnxscript onnxruntime"
 
 
 def export_onnx(
@@ -49,7 +45,7 @@ def export_onnx(
         import onnx
         import onnxscript
     except ImportError as error:
-        raise DependencyError(f"the export needs {error.name}, which is not installed", _PACKAGES) from error
+        raise DependencyError(f"the export needs {error.name}, which is not installed", PACKAGES) from error
     del onnx, onnxscript  # torch uses them
     fixed, limit = _with_tables(model, positions)
     folder.mkdir(parents=True)
@@ -57,7 +53,7 @@ def export_onnx(
     _export(_DecoderGraph(fixed), folder / DECODER, *_decoder_inputs(fixed))
     if quantization == "int8":
         for name in (ENCODER, DECODER):
-            _quantize(folder / name)
+            round_matrices(folder / name)
     fields = {
         "layers": model.config.decoder_layers,
         "heads": model.config.heads,
@@ -227,7 +223,7 @@ def _export(
     outputs: Sequence[str],
 ) -> None:
     size = sum(parameter.numel() * 4 for parameter in graph.parameters())
-    with _quiet(), torch.no_grad():
+    with quiet(), torch.no_grad():
         torch.onnx.export(
             graph.eval(),
             examples,
@@ -239,58 +235,3 @@ def _export(
             verbose=False,
             external_data=size > _LARGEST,
         )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep torch and onnxscript from talking about their own work."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-
-
-def _quantize(path: Path) -> None:
-    """Round the weights of matrix products to 8 bits."""
-    try:
-        from onnxruntime.quantization import QuantType, quantize_dynamic
-    except ImportError as error:
-        raise DependencyError("rounding needs onnxruntime, which is not installed", _PACKAGES) from error
-    import onnx
-
-    whole = onnx.load(str(path))
-    del whole.graph.value_info[:]  # shapes inside the network, which its change contradicts
-    _separate_shared_weights(whole.graph)
-    root = logging.getLogger()
-    level = root.level
-    root.setLevel(logging.ERROR)
-    try:
-        with _quiet():
-            quantize_dynamic(
-                whole,
-                str(path),
-                op_types_to_quantize=["MatMul", "Gemm"],
-                weight_type=QuantType.QInt8,
-                per_channel=True,
-            )
-    finally:
-        root.setLevel(level)
-
-
-def _separate_shared_weights(graph: Any) -> None:
-    """Copy embeddings for the output layer: onnxruntime would transpose the matrix for both uses."""
-    weights = {tensor.name: tensor for tensor in graph.initializer}
-    uses = Counter(name for node in graph.node for name in node.input)
-    for node in graph.node:
-        if node.op_type == "Gemm" and uses[node.input[1]] > 1 and node.input[1] in weights:
-            separate = graph.initializer.add()
-            separate.CopyFrom(weights[node.input[1]])
-            separate.name = f"{node.input[1]}.of_{node.name}"
-            node.input[1] = separate.name

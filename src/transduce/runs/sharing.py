@@ -82,6 +82,11 @@ def pull_model(place: str, out: str | Path) -> Path:
 
 def _require_complete(folder: Path) -> None:
     """Refuse a folder that is damaged or no model; a model of text must have its tokenizer."""
+    if artifact.is_adapter(folder):
+        raise ArtifactError(
+            f"{folder} holds an adapter, which is of no use without its model",
+            "copy it after transduce merge",
+        )
     artifact.load(folder)
     if artifact.read_header(folder).vocabulary is not None:
         artifact.load_tokenizer(folder)
