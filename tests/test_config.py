@@ -231,8 +231,9 @@ def test_configuration_is_immutable():
 def test_special_tokens_are_in_the_vocabulary():
     with pytest.raises(ConfigError, match="eos is token 9"):
         Vocabulary(source=20, target=9, eos=9)
-    with pytest.raises(ConfigError, match="pad is token 1"):
-        Vocabulary(source=20, target=20, pad=1, bos=1)
+    with pytest.raises(ConfigError, match="pad and eos are both token 1"):
+        Vocabulary(source=20, target=20, pad=1, eos=1, bos=3)
+    assert Vocabulary(source=20, target=20, pad=1, bos=1).bos == 1  # OPUS-MT's models start with <pad>
     assert Vocabulary(source=20, target=20, bos=2, eos=2).bos == 2  # fairseq's models start with </s>
     assert Vocabulary(source=20, target=20, pad=2, bos=2, eos=2).pad == 2  # GPT-2's only special token
 
@@ -252,11 +253,23 @@ def test_options_are_added_deliberately():
         "attention_dropout",
         "activation_dropout",
         "activation",
+        "normalization",
         "norm",
+        "encoder_norm",
         "norm_epsilon",
+        "final_norm",
+        "bias",
+        "decoder",
         "positions",
+        "sine_layout",
+        "sine_spacing",
+        "first_position",
         "max_length",
         "share",
+        "scale_embeddings",
+        "embedding_norm",
+        "output_bias",
+        "mask_padding",
         "source_factors",
         "attention",
     ]
@@ -331,6 +344,7 @@ def test_options_are_added_deliberately():
         "keep",
         "average",
         "ema",
+        "start_share",
     ]
     assert list(Vocabulary.model_fields) == ["source", "target", "pad", "bos", "eos"]
     assert list(GPTConfig.model_fields) == [

@@ -13,6 +13,7 @@ from transduce.decoding.beam import beam_search
 from transduce.decoding.penalties import plain_penalty
 from transduce.errors import ArtifactError, ConfigError, DependencyError
 from transduce.interop.ctranslate2 import export_ctranslate2
+from transduce.interop.ctranslate2_file import read_ctranslate2
 from transduce.models.build import build
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -70,6 +71,14 @@ MODELS = [
     {"positions": "rotary", "norm": "pre", "d_k": 5, "d_v": 5},
     {"d_k": 6, "d_v": 6},
     {"d_model": 15, "heads": 5},
+    {"final_norm": True},
+    {"norm": "pre", "final_norm": False},
+    {"output_bias": True},
+    {"output_bias": True, "share": "inputs", "scale_embeddings": False},
+    {"output_bias": True, "share": "none", "embedding_norm": True},
+    {"bias": False},
+    {"bias": False, "norm": "pre", "activation": "swiglu"},
+    {"sine_layout": "halves", "sine_spacing": "endpoint", "first_position": 2},
 ]
 
 
@@ -78,6 +87,21 @@ def test_equal_log_probabilities(changes, tmp_path):
     model = small_model(**changes)
     export_ctranslate2(model, tmp_path / "out")
     source, target = pairs(20)
+    theirs = their_scores(opened(tmp_path / "out"), source, target)
+    assert_equal_scores(our_scores(model, source, target), theirs, within=1e-4)
+
+
+def test_a_decoder_that_starts_from_a_zero_embedding(tmp_path):
+    """Its first token is padding, whose row is zero."""
+    vocabulary = Vocabulary(source=TOKENS, target=TOKENS, pad=TOKENS - 1, bos=TOKENS - 1, eos=2)
+    model = build(small_config(share="none"), vocabulary, seed=1).eval()
+    with torch.no_grad():
+        model.target_embedding.weight[-1] = 0
+    export_ctranslate2(model, tmp_path / "out")
+    assert read_ctranslate2(tmp_path / "out").variables["decoder/start_from_zero_embedding"] == 1
+    source, target = random_tokens(4, 6), random_tokens(4, 7, seed=1)
+    source[source == TOKENS - 1] = target[target == TOKENS - 1] = 5
+    source[:, -1] = target[:, -1] = 2
     theirs = their_scores(opened(tmp_path / "out"), source, target)
     assert_equal_scores(our_scores(model, source, target), theirs, within=1e-4)
 
@@ -208,6 +232,8 @@ def test_what_it_cannot_do_is_refused(tmp_path):
     widths = refusal(ConfigError, small_model(d_k=8, d_v=4), tmp_path / "out")
     assert "d_k = 8" in widths
     assert "d_v = 4" in widths
+    assert "'ssru'" in refusal(ConfigError, small_model(decoder="ssru"), tmp_path / "out")
+    assert "mask_padding" in refusal(ConfigError, small_model(mask_padding=False), tmp_path / "out")
     unknown = refusal(ConfigError, small_model(), tmp_path / "out", quantization="int4")
     assert "'int4'" in unknown
     assert "int8," in unknown

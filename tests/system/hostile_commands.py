@@ -31,6 +31,10 @@ FORMS: Mapping[str, Form] = {
     "inspect": {"MODEL": "runs/pairs/final", "SENTENCE": "ab cd", "--out": "{out}/page.html"},
     "paper": {"--plots": "{out}/plots"},
     "import": {"FOLDER": "hugging", "--out": "{out}/model"},
+    "export": {"MODEL": "runs/pairs/final", "--to": "ctranslate2", "--out": "{out}/exported"},
+    "quantize": {"MODEL": "runs/pairs/final", "--out": "{out}/model"},
+    "push": {"MODEL": "runs/pairs/final", "PLACE": "{out}/model"},
+    "pull": {"PLACE": "runs/pairs/final", "--out": "{out}/model"},
     "demo": {"--task": "copy", "--out": "{out}/run", "--steps": "1"},
     "lm train": {**_TEXT, "--config": "gpt.toml"},
     "lm generate": {"MODEL": "runs/lm/final", "--max-length": "5"},
@@ -74,6 +78,8 @@ _WITH: Mapping[str, Form] = {
 _WITH_HERE: Mapping[tuple[str, str], Form] = {
     ("translate", "--source-factor"): {"MODEL": "runs/factors/final"},
     ("average", "--steps"): {"--last": ""},
+    ("export", "--reference"): {"--source": "three"},
+    ("quantize", "--reference"): {"--source": "three"},
     ("evaluate", "--compare"): {"--hypotheses": "three", "MODEL": "", "--source": ""},
     ("lm generate", "--length-penalty"): {"--beam": "2"},
     **{

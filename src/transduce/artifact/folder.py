@@ -23,6 +23,7 @@ from transduce.artifact.adapter_header import (
 from transduce.artifact.header import (
     CONFIG,
     FORMAT,
+    INT8_FORMAT,
     Header,
     read_header,
     read_model,
@@ -62,6 +63,7 @@ def save(
     tokenizer: TokenizerPair | None = None,
     *,
     longest_source: int | None = None,
+    int8: bool = False,
 ) -> None:
     """Write a model folder.
 
@@ -72,6 +74,7 @@ def save(
         folder: A new or empty folder, or a model folder.
         tokenizer: Saved with the model; without one, the folder cannot be used to translate or generate text.
         longest_source: Length in tokens of the longest source the model was trained on, if known.
+        int8: Round matrices to 8 bits: a quarter of the size, for inference only.
 
     """
     folder = folder_path(folder)
@@ -86,9 +89,9 @@ def save(
         with _Replacement(folder) as new:
             if tokenizer is not None:
                 tokenizer.save(new)
-            text = _make_header(model, longest_source, folder if tokenizer is None else new)
+            text = _make_header(model, longest_source, folder if tokenizer is None else new, int8)
             (new / CONFIG).write_text(text, encoding="utf-8")
-            write_weights(model, new / WEIGHTS, text)
+            write_weights(model, new / WEIGHTS, text, int8)
             # safetensors makes the file readable for its owner only; the umask should decide.
             (new / WEIGHTS).chmod((new / CONFIG).stat().st_mode)
     except (OSError, SafetensorError) as error:
@@ -99,16 +102,17 @@ def save(
         ) from error
 
 
-def _make_header(model: Model, longest_source: int | None, text_files: Path) -> str:
+def _make_header(model: Model, longest_source: int | None, text_files: Path, int8: bool) -> str:
     """Return the content of ``config.json`` for a model with the tokenizer in the folder ``text_files``."""
     present = [text_files / name for name in sorted(_TEXT_FILES) if (text_files / name).exists()]
     header = Header(
-        format=FORMAT,
+        format=INT8_FORMAT if int8 else FORMAT,
         transduce=version("transduce"),
         save=uuid.uuid4().hex,
         model=model.config,
         vocabulary=model.vocabulary,
         longest_source=longest_source,
+        weights="int8" if int8 else None,
         files={path.name: hash_file(path) for path in present},
     )
     return header.model_dump_json(indent=2, exclude_none=True) + "\n"

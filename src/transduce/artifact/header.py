@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -23,7 +23,9 @@ from transduce.errors import ArtifactError, ConfigError, reason_of, remedy_for
 from transduce.files import folder_path, read_small
 
 FORMAT = 2
+INT8_FORMAT = 3  # with matrices in 8 bits, which older versions cannot read
 FIRST_HASHED_FORMAT = 2
+INT8_FORMAT = 3  # with matrices in 8 bits, which older versions cannot read
 CONFIG = "config.json"
 _LARGEST = 1 << 24  # bytes of config.json
 # Settings of a model that may be edited in config.json, because they do not change what the weights mean.
@@ -43,6 +45,9 @@ class Header(Settings):
     longest_source: int | None = Field(
         default=None,
         description="Length of the longest source the model was trained on, in tokens, if known.",
+    )
+    weights: Literal["int8"] | None = Field(
+        default=None, description="How matrices are stored: as they are, or rounded to int8."
     )
     files: dict[str, str] = Field(
         default_factory=dict, description="Hashes of the tokenizer's files, by their names."
@@ -88,7 +93,8 @@ def read_model(folder: Path, header: Header) -> dict[str, Tensor]:
         shapes = expected_shapes(header.model, header.vocabulary)
     except ConfigError as error:
         raise ArtifactError(f"{path}: {error.problem}", COPY_AGAIN) from error
-    return read_weights(path, shapes, hashed=header.format >= FIRST_HASHED_FORMAT)
+    hashed = header.format >= FIRST_HASHED_FORMAT
+    return read_weights(path, shapes, hashed=hashed, int8=header.weights == "int8")
 
 
 def read_stored_header(path: Path) -> Header:
@@ -105,9 +111,9 @@ def parse_header(text: str, path: Path) -> Header:
     if not isinstance(data, dict) or "transduce" not in data:
         raise ArtifactError(f"{path} was not written by transduce", "give another folder")
     version = data.get("format")
-    if isinstance(version, int) and version > FORMAT:
+    if isinstance(version, int) and version > INT8_FORMAT:
         raise ArtifactError(
-            f"{path} has format {version}, but this version of transduce reads formats up to {FORMAT}",
+            f"{path} has format {version}, but this version of transduce reads formats up to {INT8_FORMAT}",
             "upgrade transduce",
         )
     try:

@@ -1,6 +1,6 @@
 """Weights in a safetensors file: their names, shapes and values."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -8,7 +8,8 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from transduce.artifact.tensors import hash_tensors, read_tensor_header, read_tensors
+from transduce.artifact.rounding import restore_matrices, round_matrices, stored_shapes, stored_type
+from transduce.artifact.tensors import StoredTensor, hash_tensors, read_tensor_header, read_tensors
 from transduce.config import ModelConfig, Vocabulary
 from transduce.errors import ArtifactError, reason_of, remedy_for
 from transduce.files import open_regular
@@ -40,9 +41,14 @@ def shapes_of(model: nn.Module) -> Shapes:
     return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 
-def write_weights(model: nn.Module, path: Path, header: str) -> None:
-    """Write every parameter once (a shared matrix is one tensor), the header, and a hash of all of it."""
+def write_weights(model: nn.Module, path: Path, header: str, int8: bool = False) -> None:
+    """Write every parameter once (a shared matrix is one tensor), the header, and a hash of all of it.
+
+    With ``int8``, matrices are rounded.
+    """
     tensors = {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
+    if int8:
+        tensors = round_matrices(tensors)
     save_file(tensors, path, {HEADER_KEY: header, HASH_KEY: hash_tensors(tensors, header)})
 
 
@@ -52,27 +58,43 @@ def read_metadata(path: Path) -> dict[str, str]:
         return read_tensor_header(path).metadata
 
 
-def read_weights(path: Path, expected: Shapes, *, hashed: bool) -> dict[str, Tensor]:
+def read_weights(path: Path, expected: Shapes, *, hashed: bool, int8: bool = False) -> dict[str, Tensor]:
     """Read weights; refuse other names, shapes or types than expected, NaN or infinite values, and damage.
 
-    ``hashed`` says whether the file must have a hash; those of the first format have none.
+    ``hashed`` says whether the file must have a hash; those of the first format have none. Matrices in
+    ``int8`` are returned as float32.
     """
     with _explained_errors(path):
         stored, metadata = read_tensor_header(path)
-        types = sorted({tensor.dtype for tensor in stored.values()})
-        _compare_shapes(path, expected, {name: tensor.shape for name, tensor in stored.items()})
-        if len(types) != 1 or types[0] not in _FLOATING_TYPES:
-            raise ArtifactError(
-                f"{path} holds tensors of type {' and '.join(types)}",
-                "use weights of a single floating-point type",
-            )
+        shapes = stored_shapes(expected) if int8 else expected
+        _compare_shapes(path, shapes, {name: tensor.shape for name, tensor in stored.items()})
+        _check_types(path, stored, int8)
         weights = read_tensors(path)
     for name, weight in weights.items():
         if not weight.isfinite().all():
             raise ArtifactError(f"{path} is damaged: {name} has NaN or infinite values", COPY_AGAIN)
     if hashed and metadata.get(HASH_KEY) != hash_tensors(weights, metadata.get(HEADER_KEY, "")):
         raise ArtifactError(f"{path} is damaged: its content does not have the stored hash", COPY_AGAIN)
-    return weights
+    if not int8:
+        return weights
+    try:
+        return restore_matrices(weights, expected)
+    except ValueError as error:
+        raise ArtifactError(f"{path} is damaged: {error}", COPY_AGAIN) from error
+
+
+def _check_types(path: Path, stored: Mapping[str, StoredTensor], int8: bool) -> None:
+    if int8:
+        for name, tensor in stored.items():
+            if tensor.dtype != stored_type(name, tensor.shape):
+                raise ArtifactError(f"{path} is damaged: {name} is of type {tensor.dtype}", COPY_AGAIN)
+        return
+    types = sorted({tensor.dtype for tensor in stored.values()})
+    if len(types) != 1 or types[0] not in _FLOATING_TYPES:
+        raise ArtifactError(
+            f"{path} holds tensors of type {' and '.join(types)}",
+            "use weights of a single floating-point type",
+        )
 
 
 @contextmanager

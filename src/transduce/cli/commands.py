@@ -10,6 +10,7 @@ from transduce.cli import (
     check,
     demo,
     evaluate,
+    export,
     import_model,
     inspect,
     interactive,
@@ -18,6 +19,9 @@ from transduce.cli import (
     mlm,
     paper,
     plan,
+    pull,
+    push,
+    quantize,
     report,
     score,
     shortlist,
@@ -49,7 +53,13 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "inspect": inspect.inspect,
         "paper": paper.paper,
     },
-    "Exchange models": {"import": import_model.import_model},
+    "Exchange models": {
+        "import": import_model.import_model,
+        "export": export.export,
+        "quantize": quantize.quantize,
+        "push": push.push,
+        "pull": pull.pull,
+    },
 }
 _GROUPS = {"lm": lm.app, "mlm": mlm.app, "vision": vision.app}
 

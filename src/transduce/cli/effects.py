@@ -34,6 +34,16 @@ _RULES = (
         lambda p: p.get("hypotheses") and not p.get("model") and not _is_folder(p.get("compare")),
         "without a model",
     ),
+    Rule(
+        ("source_lang", "target_lang"),
+        lambda p: p.get("argos") is False,
+        "without --argos",
+    ),
+    Rule(
+        ("sentencepiece",),
+        lambda p: p.get("argos") is False and p.get("to") != "marian",
+        "without --argos or --to marian",
+    ),
 )
 
 

@@ -1,8 +1,13 @@
-"""Unpack Argos Translate packages: zip archives with a CTranslate2 model and its SentencePiece model."""
+"""Argos Translate packages: zip archives with a CTranslate2 model and its SentencePiece model."""
 
+import json
 import zipfile
 from pathlib import Path, PurePosixPath
 
+from tokenizers import Tokenizer
+
+from transduce.data.sentencepiece import read_sentencepiece
+from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError, reason_of
 
 SUFFIX = ".argosmodel"
@@ -30,3 +35,51 @@ def unpack(package: Path, folder: Path) -> Path:
     if not found:
         raise ArtifactError(f"{package} has no {_MODEL}", "give a translation package of Argos Translate")
     return found[0].parent if found[0].name == "model" else found[0]
+
+
+def require_packable(package: Path, tokenizer: TokenizerPair, sentencepiece: Path) -> None:
+    """Refuse a tokenizer that did not come from this SentencePiece model.
+
+    Argos Translate splits texts with the SentencePiece model, and adds nothing to them.
+    """
+    if package.suffix != SUFFIX:
+        raise ArtifactError(
+            f"{package.name} does not end with {SUFFIX}", f"choose a name such as zh-en{SUFFIX}"
+        )
+    read = settled(read_sentencepiece(sentencepiece))
+    if any(settled(side.backend) != read for side in (tokenizer.source, tokenizer.target)):
+        raise ArtifactError(
+            f"the model's tokenizer was not read from {sentencepiece}",
+            "give the SentencePiece model of an imported model; other tokenizers have no Argos package",
+        )
+    if tokenizer.source_prefix or tokenizer.source_suffix != [tokenizer.vocabulary.eos]:
+        raise ArtifactError(
+            "Argos Translate adds no tokens to a source, but this model needs some", "leave out --argos"
+        )
+
+
+def settled(backend: Tokenizer) -> str:
+    """Return a tokenizer as text, with numbers as they are after they have been written and read once."""
+    copy = Tokenizer.from_str(backend.to_str())
+    copy.encode_special_tokens = False
+    return Tokenizer.from_str(copy.to_str()).to_str()
+
+
+def pack(model: Path, package: Path, sentencepiece: Path, languages: tuple[str, str]) -> Path:
+    """Write a package of a CTranslate2 folder; ``languages`` are the codes of source and target."""
+    metadata = {
+        "package_version": "1.0",
+        "argos_version": "1.9.0",
+        "from_code": languages[0],
+        "from_name": languages[0],
+        "to_code": languages[1],
+        "to_name": languages[1],
+    }
+    inside = PurePosixPath(f"translate-{languages[0]}_{languages[1]}")
+    with zipfile.ZipFile(package, "w") as archive:  # weights cannot be compressed
+        archive.writestr(str(inside / "metadata.json"), json.dumps(metadata, ensure_ascii=False, indent=2))
+        archive.write(sentencepiece, str(inside / "sentencepiece.model"))
+        for name in sorted(path.name for path in model.iterdir()):
+            if not name.startswith(("tokenizer", "tokens", "special_tokens")):
+                archive.write(model / name, str(inside / "model" / name))
+    return package

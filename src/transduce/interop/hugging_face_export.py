@@ -89,7 +89,7 @@ def _exported(model: Model, positions: int | None) -> Exported:
         }
         return Exported(fields, _stored(bert.export_bert(model)))
     if isinstance(model, ViT):
-        fields = vit.their_fields(model.config)
+        fields = vit.their_fields(model.config) | {"architectures": ["ViTForImageClassification"]}
         return Exported(fields, _stored(vit.export_vit(model)))
     raise ConfigError(f"transformers has no model of family {model.config.family!r}", "use another format")
 

@@ -77,16 +77,15 @@ def read(path: Path) -> Imported:
     """Read a model file, or a folder with one, and the SentencePiece models beside it."""
     found = _model_file(path) or path
     file = read_marian(found)
-    config = _config(file)
-    state = _state(file)
+    config, state = marian_settings(file), marian_state(file)
     tokenizer = _tokenizer(found.parent)
     model = build(config, tokenizer.vocabulary)
-    import_rows(model, list(_rows(config)), state)
+    import_rows(model, list(marian_rows(config)), state)
     notes = (_ROUNDED,) if file.activation_multipliers else ()
     return Imported(model.eval(), tokenizer, notes, library="Marian")
 
 
-def _config(file: MarianFile) -> TransformerConfig:
+def marian_settings(file: MarianFile) -> TransformerConfig:
     """Return the configuration that a model's options describe."""
     options = file.options
     for name, values in _REQUIRED.items():
@@ -132,7 +131,7 @@ def _sharing(file: MarianFile) -> str:
     return "target" if tied_output else "none"
 
 
-def _state(file: MarianFile) -> dict[str, Tensor]:
+def marian_state(file: MarianFile) -> dict[str, Tensor]:
     """Return the parameters with matrices (out, in), biases (out,), and a padding token."""
     tables = {"Wemb", "encoder_Wemb", "decoder_Wemb"}
     state: dict[str, Tensor] = {}
@@ -182,7 +181,7 @@ def _side(path: Path) -> SideTokenizer:
     return SideTokenizer(backend, [*tokens, PAD], name=str(path))
 
 
-def _rows(config: TransformerConfig) -> Iterator[Row]:
+def marian_rows(config: TransformerConfig) -> Iterator[Row]:
     """Yield a row for every tensor."""
     if config.share in ("all", "inputs"):
         yield Row(["Wemb"], ["source_embedding.weight"])

@@ -138,7 +138,13 @@ class UserChoices:
         A run file may change the dropout of a model folder: other changes would not fit its weights.
         """
         if self.from_model:
-            found = artifact.read_header(self.from_model).model
+            header = artifact.read_header(self.from_model)
+            if header.weights == "int8":
+                raise ConfigError(
+                    f"the weights in {self.from_model} are rounded to int8, from which no training can start",
+                    "train from the model that it was made from",
+                )
+            found = header.model
             wanted = self.config.model.model_dump(exclude_unset=True) if self.config else {}
             if wanted.get("family", found.family) != found.family:
                 raise ConfigError(

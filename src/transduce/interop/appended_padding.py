@@ -1,0 +1,17 @@
+"""The padding token that an import appends to a vocabulary without one, and an export leaves out again."""
+
+from transduce.models.transformer import Transformer
+
+_NEVER = -50.0  # a logit so low that the other probabilities do not change if its token is left out
+
+
+def has_appended_padding(model: Transformer) -> bool:
+    """Return whether the last token is padding that is never predicted and whose embedding is zero.
+
+    It must also be what the decoder reads first: then an export starts from a zero embedding instead.
+    """
+    last, bias = model.vocabulary.target - 1, model.output.bias
+    if not model.vocabulary.source - 1 == last == model.vocabulary.pad == model.vocabulary.bos:
+        return False
+    rows = (matrix.weight[last] for matrix in (model.source_embedding, model.target_embedding, model.output))
+    return bias is not None and bool(bias[last] <= _NEVER) and not any(bool(row.any()) for row in rows)

@@ -1,0 +1,223 @@
+"""Export to Marian: ``model.npz`` with its options inside, and a vocabulary.
+
+Marian can express only what its own models are: post-norm, sinusoids in halves, a decoder that starts from a
+zero embedding. Its layer norms have an epsilon of 1e-6. Everything else is refused by name.
+"""
+
+import json
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transduce.config import TransformerConfig
+from transduce.data.sentencepiece import read_sentencepiece
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair
+from transduce.errors import ArtifactError, ConfigError
+from transduce.interop.appended_padding import has_appended_padding
+from transduce.interop.argos import settled
+from transduce.interop.marian_file import read_marian
+from transduce.interop.marian_import import EOS, EPSILON, UNK, marian_rows, marian_settings, marian_state
+from transduce.interop.tables import export_rows
+from transduce.models.transformer import Transformer
+
+MODEL = "model.npz"
+_OPTIONS = "special:model.yml"
+_BIAS = "decoder_ff_logit_out_b"
+_TABLES = ("Wemb", "encoder_Wemb", "decoder_Wemb")
+_OUTPUT = "decoder_ff_logit_out_W"
+_BY_TOKEN = (*_TABLES, _OUTPUT, _BIAS)  # have a row for every token
+_COPIED = (
+    "encoder_layers",
+    "decoder_layers",
+    "d_model",
+    "d_ff",
+    "heads",
+    "activation",
+    "norm",
+    "decoder",
+    "share",
+)
+
+
+def export_marian_file(
+    model: Transformer, folder: Path, tokenizer: TokenizerPair, sentencepiece: Path | None = None
+) -> list[str]:
+    """Write a new folder with the model and its vocabulary; return what the user should know.
+
+    The vocabulary is the SentencePiece model that the tokenizer was read from, if that is given, and a list
+    of tokens otherwise.
+    """
+    notes = _check(model)
+    appended, sizes = has_appended_padding(model), model.vocabulary
+    names = [
+        _tokens(tokenizer.source, sizes.source - appended),
+        _tokens(tokenizer.target, sizes.target - appended),
+    ]
+    state = _state(model)
+    folder.mkdir(parents=True)
+    files = _write_vocabularies(folder, tokenizer, names, sentencepiece)
+    options = _options(model.config, [len(tokens) for tokens in names], files)
+    arrays = {name: tensor.contiguous().numpy() for name, tensor in state.items()}
+    arrays[_OPTIONS] = np.frombuffer(_yaml(options).encode() + b"\0", np.int8)
+    with (folder / MODEL).open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    if sentencepiece is None:
+        notes.append("the vocabulary is a list of tokens: give Marian text that is split into them")
+    return notes
+
+
+def verify_marian_file(model: Transformer, folder: Path) -> list[str]:
+    """Read the file again, and compare every option and every number."""
+    file = read_marian(folder / MODEL)
+    config = marian_settings(file)
+    for name in _COPIED:
+        if getattr(config, name) != getattr(model.config, name):
+            raise ArtifactError(f"{name} is {getattr(config, name)!r} in the file", "please report it")
+    read, expected, appended = marian_state(file), _export(model), has_appended_padding(model)
+    for name, tensor in expected.items():
+        found = read[name]
+        if name in _BY_TOKEN:  # whenever such a file is read, a padding token is appended
+            found, tensor = found[:-1], tensor[: len(tensor) - appended]  # noqa: PLW2901
+        if not torch.equal(found, tensor):
+            raise ArtifactError(f"{name} differs after it was written and read", "please report it")
+    return [
+        f"{len(expected)} tensors equal to the bit after reading them again",
+        "there is no Marian here to translate with: its outputs were not compared",
+    ]
+
+
+def _check(model: Transformer) -> list[str]:
+    """Refuse what Marian cannot express."""
+    config = model.config
+    width = config.d_model / config.heads
+    for name, fits, what in (
+        ("norm", config.norm == "post", "is post-norm"),
+        ("attention.kind", config.attention.kind == "full", "has full attention"),
+        ("source_factors", not config.source_factors, "has no source factors"),
+        ("positions", config.positions == "sinusoidal", "has sinusoidal positions"),
+        ("sine_layout", config.sine_layout == "halves", "has all sines first"),
+        ("sine_spacing", config.sine_spacing == "endpoint", "has other wavelengths"),
+        ("first_position", config.first_position == 0, "counts positions from 0"),
+        ("activation", config.activation in ("relu", "swish"), "has relu or swish"),
+        ("scale_embeddings", config.scale_embeddings, "scales embeddings"),
+        ("mask_padding", config.mask_padding, "hides padding from attention"),
+        ("norm_epsilon", config.norm_epsilon <= 1e-5, f"has layer norms with an epsilon of {EPSILON:g}"),
+        ("d_k", config.d_k in (None, width), "divides d_model among the heads"),
+        ("d_v", config.d_v in (None, width), "divides d_model among the heads"),
+    ):
+        if not fits:
+            value = attrgetter(name)(config)
+            raise ConfigError(f"Marian {what}, but the model has {name} = {value!r}", "use another format")
+    if bool(model.target_embedding.weight[model.vocabulary.bos].any()):
+        raise ConfigError(
+            "Marian's decoder starts from a zero embedding, but this model's first token has another",
+            "use another format",
+        )
+    if config.norm_epsilon != EPSILON:
+        return [f"Marian's layer norms have an epsilon of {EPSILON:g}, not {config.norm_epsilon:g}"]
+    return []
+
+
+def _export(model: Transformer) -> dict[str, Tensor]:
+    """Return all tensors of Marian as torch has them: (out, in); missing biases are zeros."""
+    ours = dict(model.named_parameters())
+    rows = list(marian_rows(model.config))
+    known = [row for row in rows if all(name in ours for name in row.ours)]
+    state = export_rows(model, known)
+    for row in rows:
+        if row not in known:
+            weight = model.get_submodule(row.ours[0].rpartition(".")[0]).weight
+            assert isinstance(weight, Tensor)  # noqa: S101
+            state |= {name: torch.zeros(len(weight) // len(row.theirs)) for name in row.theirs}
+    return state
+
+
+def _state(model: Transformer) -> dict[str, Tensor]:
+    """Return all tensors as Marian has them: matrices (in, out), vectors (1, width)."""
+    end = -1 if has_appended_padding(model) else None
+    state = {}
+    for name, tensor in _export(model).items():
+        if name in _TABLES:
+            state[name] = tensor[:end]
+        elif name == _OUTPUT:
+            state[name] = tensor[:end].t()
+        elif tensor.dim() == 1:
+            state[name] = (tensor[:end] if name == _BIAS else tensor)[None]
+        else:
+            state[name] = tensor.t()
+    return state
+
+
+def _tokens(side: SideTokenizer, size: int) -> list[str]:
+    tokens = [side.token_at(token) or f"<{token}>" for token in range(size)]
+    for name in (EOS, UNK):
+        if name not in tokens:
+            raise ConfigError(
+                f"Marian's vocabularies have a token {name}, this one has none", "use another format"
+            )
+    return tokens
+
+
+def _write_vocabularies(
+    folder: Path, tokenizer: TokenizerPair, names: list[list[str]], sentencepiece: Path | None
+) -> list[str]:
+    """Return the names of the files of source and target."""
+    if sentencepiece is not None:
+        read = settled(read_sentencepiece(sentencepiece))
+        if any(settled(side.backend) != read for side in (tokenizer.source, tokenizer.target)):
+            raise ArtifactError(
+                f"the model's tokenizer was not read from {sentencepiece}",
+                "give the SentencePiece model of an imported model, or leave out --sentencepiece",
+            )
+        (folder / "vocab.spm").write_bytes(sentencepiece.read_bytes())
+        return ["vocab.spm"] * 2
+    files = ["vocab.yml"] * 2 if names[0] == names[1] else ["vocab.src.yml", "vocab.trg.yml"]
+    for file, tokens in zip(files, names, strict=True):
+        lines = (
+            f"{json.dumps(token, ensure_ascii=False)}: {number}\n" for number, token in enumerate(tokens)
+        )
+        (folder / file).write_text("".join(lines), encoding="utf-8")
+    return files
+
+
+def _options(config: TransformerConfig, sizes: list[int], files: list[str]) -> dict[str, Any]:
+    is_recurrent = config.decoder == "ssru"
+    return {
+        "type": "transformer",
+        "dim-vocabs": sizes,
+        "dim-emb": config.d_model,
+        "enc-depth": config.encoder_layers,
+        "dec-depth": config.decoder_layers,
+        "dec-cell": "ssru" if is_recurrent else "gru",
+        "transformer-heads": config.heads,
+        "transformer-dim-ffn": config.d_ff,
+        "transformer-ffn-depth": 2,
+        "transformer-ffn-activation": config.activation,
+        "transformer-decoder-autoreg": "rnn" if is_recurrent else "self-attention",
+        "transformer-preprocess": "",
+        "transformer-postprocess": "dan",
+        "transformer-postprocess-emb": "nd" if config.embedding_norm else "d",
+        "transformer-postprocess-top": "n" if config.has_final_norm else "",
+        "transformer-no-projection": False,
+        "transformer-tied-layers": [],
+        "transformer-train-position-embeddings": False,
+        "tied-embeddings": config.share == "target",
+        "tied-embeddings-src": config.share == "inputs",
+        "tied-embeddings-all": config.share == "all",
+        "layer-normalization": False,
+        "right-left": False,
+        "input-types": [],
+        "lemma-dim-emb": 0,
+        "skip": False,
+        "vocabs": files,
+        "version": "v1.12.0",
+    }
+
+
+def _yaml(options: dict[str, Any]) -> str:
+    """Return options as Marian writes them, one per line; JSON's values are YAML's, too."""
+    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in options.items())

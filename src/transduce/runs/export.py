@@ -1,0 +1,131 @@
+"""From a model folder to another format: written, proved by the other library, and then put in its place."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from transduce import artifact
+from transduce.data.tokenizer import TokenizerPair
+from transduce.errors import ConfigError
+from transduce.evaluation.lines import read_references, read_sources, require_same_length
+from transduce.files import folder_path
+from transduce.interop import argos
+from transduce.models.protocol import Model
+from transduce.models.transformer import Transformer
+from transduce.runs.export_targets import TARGETS, Target
+from transduce.runs.parity import compare, take_samples
+from transduce.runs.staging import move, require_new, staging
+
+LONGEST = 200  # tokens of a sample line
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export has written and compared."""
+
+    path: Path
+    findings: list[str]  # one line for each comparison
+    notes: list[str]  # what the user should know
+
+
+@dataclass(frozen=True)
+class Package:
+    """The languages of an Argos package."""
+
+    source_language: str
+    target_language: str
+
+
+def export_model(
+    folder: str | Path,
+    out: str | Path,
+    to: str,
+    *,
+    quantize: str | None = None,
+    source: Path | Sequence[str] | None = None,
+    reference: Path | Sequence[str] | None = None,
+    check: bool = True,
+    package: Package | None = None,
+    sentencepiece: Path | None = None,
+) -> Exported:
+    """Write a model in another format, after the other library has computed the same with it.
+
+    Args:
+        folder: A model folder.
+        out: The folder to write, new or empty; with ``package``, the Argos package to write.
+        to: The name of the format; see `TARGETS`.
+        quantize: How weights are rounded, for formats that have it.
+        source: Lines to compare with, instead of a few built-in ones.
+        reference: References of these lines, for BLEU.
+        check: Compare. Without, an export for a library that is not installed is possible.
+        package: Write an Argos package of a CTranslate2 model.
+        sentencepiece: The SentencePiece model that the tokenizer was read from, for ``package`` and Marian.
+
+    """
+    target, out = _target(to, quantize, package), folder_path(out)
+    if package is not None and sentencepiece is None:
+        raise ConfigError("an Argos package needs its tokenizer", "add --sentencepiece")
+    if reference is not None and source is None:
+        raise ConfigError("--reference has no effect without --source", "add --source")
+    require_new(out)
+    model = artifact.load(folder)
+    tokenizer = None if model.vocabulary is None else artifact.load_tokenizer(folder)
+    if package is not None and sentencepiece is not None and tokenizer is not None:
+        argos.require_packable(out, tokenizer, sentencepiece)
+    lines = None if source is None else read_sources(source)
+    references = None
+    if reference is not None and lines is not None:
+        both = read_references(reference, alternatives=False)
+        require_same_length(lines, both)
+        references = [each[0] for each in both.lines]
+    with staging(out) as new:
+        notes, findings = target.write(model, tokenizer, new / "model", quantize, sentencepiece), []
+        if check:
+            chosen = None if lines is None else lines.lines
+            findings = _compare(target, model, tokenizer, new, quantize, chosen, references)
+        finished = new / "model"
+        if package is not None and sentencepiece is not None:
+            languages = package.source_language, package.target_language
+            finished = argos.pack(finished, new / out.name, sentencepiece, languages)
+        move(finished, out)
+    return Exported(out, findings, [*notes, *target.notes(quantize)])
+
+
+def _target(name: str, quantize: str | None, package: Package | None) -> Target:
+    if name not in TARGETS:
+        raise ConfigError(f"there is no format {name!r} to export to", f"use one of: {', '.join(TARGETS)}")
+    target = TARGETS[name]
+    if quantize is not None and quantize not in target.quantizations:
+        known = ", ".join(target.quantizations)
+        remedy = f"use --quantize with one of: {known}" if known else "leave out --quantize"
+        raise ConfigError(f"{name} has no quantization {quantize!r}", remedy)
+    if package is not None and name != "ctranslate2":
+        raise ConfigError(f"an Argos package holds a CTranslate2 model, not {name}", "use --to ctranslate2")
+    return target
+
+
+def _compare(
+    target: Target,
+    model: Model,
+    tokenizer: TokenizerPair | None,
+    new: Path,
+    quantize: str | None,
+    lines: Sequence[str] | None,
+    references: Sequence[str] | None,
+) -> list[str]:
+    """Return what was compared; a difference is an error. Rounded weights are compared after exact ones."""
+    if target.peer is None or tokenizer is None or not isinstance(model, Transformer):
+        assert target.verify is not None  # noqa: S101 (other models cannot be written)
+        return target.verify(model, new / "model")
+    samples = take_samples(model, tokenizer, lines, references, longest=LONGEST)
+    findings = []
+    if quantize is not None:
+        target.write(model, tokenizer, new / "exact", None, None)
+        exact = compare(model, tokenizer, target.peer(model, tokenizer, new / "exact", None), samples)
+        findings += [f"float32: {line}" for line in exact.findings]
+        shutil.rmtree(new / "exact")
+    peer = target.peer(model, tokenizer, new / "model", quantize)
+    parity = compare(model, tokenizer, peer, samples, rounded=quantize is not None)
+    prefix = "" if quantize is None else f"{quantize}: "
+    return [f"compared with {peer.description}", *findings, *(prefix + line for line in parity.findings)]

@@ -1,0 +1,159 @@
+"""The formats to export to: how each is written, and how it is compared. A new format is one entry."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias, cast
+
+from transduce.data.tokenizer import TokenizerPair
+from transduce.errors import ConfigError
+from transduce.interop.peer import Peer
+from transduce.models.protocol import Model
+from transduce.models.transformer import Transformer
+
+Tokenizer: TypeAlias = TokenizerPair | None
+# model, tokenizer, new folder, quantization, SentencePiece model of the tokenizer → notes
+Write = Callable[[Model, Tokenizer, Path, str | None, Path | None], list[str]]
+OpenPeer = Callable[[Transformer, TokenizerPair, Path, str | None], Peer]
+Verify = Callable[[Model, Path], list[str]]
+
+_AMD = (
+    "on AMD processors ctranslate2 computes int8 and int16 wrongly unless the environment has CT2_USE_MKL=1"
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A format: ``write`` returns notes for the user; ``peer`` loads a Transformer that was written.
+
+    ``verify`` compares in another way, and returns what it compared: other families, and formats whose
+    library is not there to be asked.
+    """
+
+    write: Write
+    peer: OpenPeer | None = None
+    verify: Verify | None = None
+    quantizations: tuple[str, ...] = ()
+    warned: tuple[str, ...] = ()  # quantizations with the note about AMD processors
+
+    def notes(self, quantize: str | None) -> list[str]:
+        """Return what the user should know about this quantization."""
+        return [_AMD] if quantize in self.warned else []
+
+
+def _transformer(model: Model, format_name: str) -> Transformer:
+    if not isinstance(model, Transformer):
+        raise ConfigError(
+            f"a model of family {model.config.family!r} cannot be exported to {format_name}",
+            "give the folder of a transformer model",
+        )
+    return model
+
+
+def _write_ctranslate2(
+    model: Model,
+    tokenizer: TokenizerPair | None,
+    folder: Path,
+    quantize: str | None,
+    sentencepiece: Path | None,
+) -> list[str]:
+    from transduce.interop.ctranslate2 import Quantization, adds_end, export_ctranslate2
+
+    quantization = cast("Quantization | None", quantize)
+    export_ctranslate2(_transformer(model, "ctranslate2"), folder, tokenizer, quantization=quantization)
+    if tokenizer is None or adds_end(tokenizer):
+        return []
+    names = [
+        [str(tokenizer.source.token_at(token)) for token in ids]
+        for ids in (tokenizer.source_prefix, tokenizer.source_suffix)
+    ]
+    return [
+        f"ctranslate2 adds nothing to a source: give it {names[0]} before and {names[1]} after its tokens"
+    ]
+
+
+def _open_ctranslate2(
+    model: Transformer, tokenizer: TokenizerPair, folder: Path, quantize: str | None
+) -> Peer:
+    from transduce.interop.ctranslate2_peer import CTranslate2Peer
+
+    return CTranslate2Peer(folder, model, tokenizer, "default" if quantize else "float32")
+
+
+def _write_onnx(
+    model: Model,
+    tokenizer: TokenizerPair | None,
+    folder: Path,
+    quantize: str | None,
+    sentencepiece: Path | None,
+) -> list[str]:
+    from transduce.interop.onnx import export_onnx
+
+    export_onnx(_transformer(model, "onnx"), folder, tokenizer, quantization=quantize)
+    return []
+
+
+def _open_onnx(model: Transformer, tokenizer: TokenizerPair, folder: Path, quantize: str | None) -> Peer:
+    from transduce.runs.onnx_peer import OnnxPeer
+
+    return OnnxPeer(folder, model)
+
+
+def _write_hugging_face(
+    model: Model,
+    tokenizer: TokenizerPair | None,
+    folder: Path,
+    quantize: str | None,
+    sentencepiece: Path | None,
+) -> list[str]:
+    from transduce.interop.hugging_face_export import export_hugging_face
+
+    export_hugging_face(model, tokenizer, folder)
+    return []
+
+
+def _open_hugging_face(
+    model: Transformer, tokenizer: TokenizerPair, folder: Path, quantize: str | None
+) -> Peer:
+    from transduce.interop.hugging_face_peer import HuggingFacePeer
+
+    return HuggingFacePeer(folder)
+
+
+def _verify_hugging_face(model: Model, folder: Path) -> list[str]:
+    from transduce.runs.hugging_face_check import verify_hugging_face
+
+    return verify_hugging_face(model, folder)
+
+
+def _write_marian(
+    model: Model,
+    tokenizer: TokenizerPair | None,
+    folder: Path,
+    quantize: str | None,
+    sentencepiece: Path | None,
+) -> list[str]:
+    from transduce.interop.marian_export import export_marian_file
+
+    transformer = _transformer(model, "marian")
+    assert tokenizer is not None  # noqa: S101 (a Transformer's folder has one)
+    return export_marian_file(transformer, folder, tokenizer, sentencepiece)
+
+
+def _verify_marian(model: Model, folder: Path) -> list[str]:
+    from transduce.interop.marian_export import verify_marian_file
+
+    return verify_marian_file(_transformer(model, "marian"), folder)
+
+
+TARGETS: dict[str, Target] = {
+    "huggingface": Target(write=_write_hugging_face, peer=_open_hugging_face, verify=_verify_hugging_face),
+    "ctranslate2": Target(
+        write=_write_ctranslate2,
+        peer=_open_ctranslate2,
+        quantizations=("int8", "int8_float32", "int16", "float16", "bfloat16"),
+        warned=("int8", "int8_float32", "int16"),
+    ),
+    "onnx": Target(write=_write_onnx, peer=_open_onnx, quantizations=("int8",)),
+    "marian": Target(write=_write_marian, verify=_verify_marian),
+}

@@ -1,0 +1,56 @@
+"""Small model folders for tests of exports."""
+
+from pathlib import Path
+
+import torch
+
+from builders import random_words, shaken, small_config
+from transduce import artifact
+from transduce.config import Vocabulary
+from transduce.data.sentencepiece import read_sentencepiece
+from transduce.data.special_tokens import SpecialTokens
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair
+from transduce.data.tokenizer_training import train_tokenizer
+from transduce.models.build import build
+
+WORDS = random_words(300)
+LINES = [" ".join(WORDS[i : i + 3]) for i in range(0, 300, 3)]
+
+
+def write_model(folder: Path, **changes):
+    """Write a model with random weights and a tokenizer trained here."""
+    tokenizer = train_tokenizer(LINES, LINES[::-1], size=300)
+    model = shaken(build(small_config(**changes), tokenizer.vocabulary, seed=1))
+    artifact.save(model, folder, tokenizer)
+    return model
+
+
+def train_sentencepiece(path: Path) -> Path:
+    """Write a small SentencePiece model."""
+    import sentencepiece
+
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter(LINES * 3),
+        model_prefix=str(path.with_suffix("")),
+        vocab_size=120,
+        minloglevel=2,
+        hard_vocab_limit=False,
+    )
+    return path.with_suffix(".model")
+
+
+def write_like_marian(folder: Path, sentencepiece: Path, **changes):
+    """Write a model as an import leaves it: padding was appended, and the decoder starts from zeros."""
+    backend = read_sentencepiece(sentencepiece)
+    vocabulary = backend.get_vocab()
+    side = SideTokenizer(backend, [*sorted(vocabulary, key=vocabulary.__getitem__), "<pad>"])
+    tokenizer = TokenizerPair(side, side, special=SpecialTokens(pad="<pad>", bos="<pad>", eos="</s>"))
+    sines = {"sine_layout": "halves", "sine_spacing": "endpoint", "norm_epsilon": 1e-6, "output_bias": True}
+    config = small_config(**{**sines, "activation": "swish", **changes})
+    model = shaken(build(config, Vocabulary(**tokenizer.vocabulary.model_dump()), seed=2))
+    with torch.no_grad():
+        for matrix in (model.source_embedding, model.target_embedding, model.output):
+            matrix.weight[-1] = 0
+        model.output.bias[-1] = -100
+    artifact.save(model, folder, tokenizer)
+    return model
