@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from transduce import artifact
@@ -56,8 +57,8 @@ def push_model(folder: str | Path, place: str, *, private: bool = False) -> str:
             move(new / "model", out, old=new / "old")
         return str(out)
     hub = _hub()
-    with staging(source.resolve()) as new, _explained(place):
-        copy = _copy(source, new / "model", place)
+    with TemporaryDirectory() as new, _explained(place):
+        copy = _copy(source, Path(new) / "model", place)
         address = hub.create_repo(place, private=private or None, exist_ok=True)
         hub.upload_folder(repo_id=place, folder_path=copy, commit_message="Add the model")
     return str(address)
