@@ -69,7 +69,12 @@ def test_what_our_blocks_cannot_compute_is_refused(vocabulary, tmp_path):
     path = tmp_path / "theirs" / "model.npz"
     text = bytes(np.load(path)["special:model.yml"])
     arrays = {name: tensor.numpy() for name, tensor in state.items()}
-    for change in (b"transformer-no-projection: true", b"type: s2s", b"transformer-ffn-depth: 3"):
+    for change in (
+        b"transformer-no-projection: true",
+        b"type: s2s",
+        b"transformer-ffn-depth: 3",
+        b"transformer-preprocess: n",
+    ):
         name = change.split(b":")[0].decode()
         lines = [
             line for line in text.rstrip(b"\0").split(b"\n") if not line.startswith(name.encode() + b":")

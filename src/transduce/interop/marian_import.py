@@ -52,8 +52,9 @@ _REQUIRED: dict[str, tuple[Any, ...]] = {
     "right-left": (False,),
     "output-omit-bias": (True, False),
 }
-# postprocess, preprocess → where the norm is
-_NORMS = {("dan", ""): "post", ("an", ""): "post", ("da", "n"): "pre", ("a", "n"): "pre"}
+# Norms before a sub-layer ("n" in transformer-preprocess) are another computation there: keys and values of
+# self-attention are not normalized.
+_POST_NORM = ("dan", "an")
 
 # ours → theirs, inside a layer
 _ATTENTION = {"Wq": "bq", "Wk": "bk", "Wv": "bv"}
@@ -95,9 +96,14 @@ def marian_settings(file: MarianFile) -> TransformerConfig:
     is_recurrent = options.get("transformer-decoder-autoreg", "self-attention") == "rnn"
     if is_recurrent and options.get("dec-cell") != "ssru":
         raise ArtifactError(f"{file.path} has dec-cell = {options.get('dec-cell')!r}, not 'ssru'", _REMEDY)
-    steps = str(options.get("transformer-postprocess", "dan")), str(options.get("transformer-preprocess", ""))
-    if steps not in _NORMS:
-        raise ArtifactError(f"{file.path} has transformer-postprocess = {steps[0]!r}", _REMEDY)
+    after = options.get("transformer-postprocess", _POST_NORM[0])
+    before = options.get("transformer-preprocess", "")
+    if after not in _POST_NORM or before:
+        raise ArtifactError(
+            f"{file.path} has transformer-postprocess = {after!r} and transformer-preprocess = {before!r}, "
+            "which are not supported",
+            _REMEDY,
+        )
     width, inner = options.get("dim-emb"), options.get("transformer-dim-ffn")
     data = {
         "encoder_layers": options.get("enc-depth"),
@@ -106,7 +112,7 @@ def marian_settings(file: MarianFile) -> TransformerConfig:
         "d_ff": inner,
         "heads": options.get("transformer-heads", 8),
         "activation": options.get("transformer-ffn-activation", "swish"),
-        "norm": _NORMS[steps],
+        "norm": "post",
         "norm_epsilon": EPSILON,
         "final_norm": "n" in str(options.get("transformer-postprocess-top", "")),
         "embedding_norm": "n" in str(options.get("transformer-postprocess-emb", "d")),
@@ -206,23 +212,22 @@ def marian_rows(config: TransformerConfig) -> Iterator[Row]:
 
 def _layer(config: TransformerConfig, stack: str, number: int) -> Iterator[Row]:
     their, our = f"{stack}_l{number + 1}", f"{stack}.layers.{number}"
-    suffix = "_pre" if config.norm == "pre" else ""
     if stack == "decoder" and config.decoder == "ssru":
         matrices = [f"{their}_rnn_Wf", f"{their}_rnn_W"]
         yield Row(matrices, [f"{our}.self_attention.forget_candidate.weight"])
         yield Row([f"{their}_rnn_bf"], [f"{our}.self_attention.forget_bias"])
-        yield from _norm(f"{their}_rnn_ffn", f"{our}.around_self_attention.norm", suffix)
+        yield from _norm(f"{their}_rnn_ffn", f"{our}.around_self_attention.norm")
     else:
         yield from _attention(f"{their}_self", f"{our}.self_attention", ["query_key_value"], [[*_ATTENTION]])
-        yield from _norm(f"{their}_self_Wo", f"{our}.around_self_attention.norm", suffix)
+        yield from _norm(f"{their}_self_Wo", f"{our}.around_self_attention.norm")
     if stack == "decoder":
         groups = [["Wq"], ["Wk", "Wv"]]
         yield from _attention(f"{their}_context", f"{our}.memory_attention", ["query", "key_value"], groups)
-        yield from _norm(f"{their}_context_Wo", f"{our}.around_memory_attention.norm", suffix)
+        yield from _norm(f"{their}_context_Wo", f"{our}.around_memory_attention.norm")
     for place, name in ((1, "inner"), (2, "outer")):
         yield Row([f"{their}_ffn_W{place}"], [f"{our}.feed_forward.{name}.weight"])
         yield Row([f"{their}_ffn_b{place}"], [f"{our}.feed_forward.{name}.bias"])
-    yield from _norm(f"{their}_ffn_ffn", f"{our}.around_feed_forward.norm", suffix)
+    yield from _norm(f"{their}_ffn_ffn", f"{our}.around_feed_forward.norm")
 
 
 def _attention(their: str, our: str, names: list[str], groups: list[list[str]]) -> Iterator[Row]:

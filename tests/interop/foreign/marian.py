@@ -2,7 +2,7 @@
 
 Matrices are (in, out). Embeddings × √width, sinusoids in halves whose last wavelength is 10000 · 2π, norms
 with epsilon 1e-6. The source ends in </s>; the decoder starts from a zero embedding at position 0. There is
-no padding token. With ``da``/``n`` (pre-norm), the norms' names end in ``_pre``.
+no padding token.
 """
 
 import math
@@ -23,7 +23,6 @@ EPSILON = 1e-6
 class Shape:
     """What differs between models."""
 
-    pre: bool = False
     ssru: bool = False
     activation: str = "relu"
     tied: str = "all"  # all, output, or none
@@ -37,8 +36,8 @@ class Shape:
 VARIANTS = [
     Shape(),
     Shape(ssru=True),
-    Shape(pre=True, top=True, activation="swish", tied="output"),
-    Shape(pre=True, ssru=True, tied="none"),
+    Shape(top=True, activation="swish", tied="output"),
+    Shape(ssru=True, tied="none"),
 ]
 State = dict[str, Tensor]
 
@@ -54,11 +53,10 @@ def parameters(shape: Shape, vocabulary: int, seed: int = 0) -> State:
     def vector(name: str, width: int, mean: float = 0.0) -> None:
         state[name] = mean + 0.3 * torch.randn(1, width, generator=generator)
 
-    def norm(name: str, suffix: str) -> None:
-        vector(f"{name}_ln_scale{suffix}", shape.width, 1.0)
-        vector(f"{name}_ln_bias{suffix}", shape.width)
+    def norm(name: str) -> None:
+        vector(f"{name}_ln_scale", shape.width, 1.0)
+        vector(f"{name}_ln_bias", shape.width)
 
-    suffix = "_pre" if shape.pre else ""
     for name in ["Wemb"] if shape.tied == "all" else ["encoder_Wemb", "decoder_Wemb"]:
         state[name] = torch.randn(vocabulary, shape.width, generator=generator) / math.sqrt(shape.width)
     if shape.tied == "none":
@@ -66,7 +64,7 @@ def parameters(shape: Shape, vocabulary: int, seed: int = 0) -> State:
     vector("decoder_ff_logit_out_b", vocabulary)
     for stack in ("encoder", "decoder"):
         if shape.top:
-            norm(f"{stack}_top", "")
+            norm(f"{stack}_top")
         for layer in range(1, shape.layers + 1):
             prefix = f"{stack}_l{layer}"
             attentions = ["self"] if stack == "encoder" else ["self", "context"]
@@ -75,17 +73,17 @@ def parameters(shape: Shape, vocabulary: int, seed: int = 0) -> State:
                 matrix(f"{prefix}_rnn_W", shape.width, shape.width)
                 matrix(f"{prefix}_rnn_Wf", shape.width, shape.width)
                 vector(f"{prefix}_rnn_bf", shape.width)
-                norm(f"{prefix}_rnn_ffn", suffix)
+                norm(f"{prefix}_rnn_ffn")
             for kind in attentions:
                 for part in "qkvo":
                     matrix(f"{prefix}_{kind}_W{part}", shape.width, shape.width)
                     vector(f"{prefix}_{kind}_b{part}", shape.width)
-                norm(f"{prefix}_{kind}_Wo", suffix)
+                norm(f"{prefix}_{kind}_Wo")
             matrix(f"{prefix}_ffn_W1", shape.width, shape.inner)
             vector(f"{prefix}_ffn_b1", shape.inner)
             matrix(f"{prefix}_ffn_W2", shape.inner, shape.width)
             vector(f"{prefix}_ffn_b2", shape.width)
-            norm(f"{prefix}_ffn_ffn", suffix)
+            norm(f"{prefix}_ffn_ffn")
     return state
 
 
@@ -102,8 +100,8 @@ def write(path: Path, shape: Shape, state: State) -> None:
         "transformer-ffn-activation": shape.activation,
         "transformer-ffn-depth": 2,
         "transformer-decoder-autoreg": "rnn" if shape.ssru else "self-attention",
-        "transformer-preprocess": "n" if shape.pre else '""',
-        "transformer-postprocess": "da" if shape.pre else "dan",
+        "transformer-preprocess": '""',
+        "transformer-postprocess": "dan",
         "transformer-postprocess-top": "n" if shape.top else '""',
         "tied-embeddings-all": str(shape.tied == "all").lower(),
         "tied-embeddings": str(shape.tied == "output").lower(),
@@ -129,16 +127,13 @@ def logits(shape: Shape, state: State, source: Tensor, target: Tensor) -> Tensor
 
 def _stack(shape: Shape, state: State, stack: str, x: Tensor, memory: Tensor | None) -> Tensor:
     x = x + plain.halved_sinusoids(x.shape[1], shape.width, last=shape.width // 2 - 1)
-    suffix = "_pre" if shape.pre else ""
 
-    def norm(name: str, value: Tensor, end: str) -> Tensor:
-        scale, bias = state[f"{name}_ln_scale{end}"][0], state[f"{name}_ln_bias{end}"][0]
+    def norm(name: str, value: Tensor) -> Tensor:
+        scale, bias = state[f"{name}_ln_scale"][0], state[f"{name}_ln_bias"][0]
         return F.layer_norm(value, value.shape[-1:], scale, bias, EPSILON)
 
     def around(name: str, value: Tensor, function) -> Tensor:
-        if shape.pre:
-            return value + function(norm(name, value, suffix))
-        return norm(name, value + function(value), suffix)
+        return norm(name, value + function(value))
 
     def attention(name: str, query: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
         q, k, v = (
@@ -173,4 +168,4 @@ def _stack(shape: Shape, state: State, stack: str, x: Tensor, memory: Tensor | N
         if memory is not None:
             x = around(f"{prefix}_context_Wo", x, lambda h, p=prefix: attend_memory(f"{p}_context", h))
         x = around(f"{prefix}_ffn_ffn", x, lambda h, p=prefix: feed_forward(f"{p}_ffn", h))
-    return norm(f"{stack}_top", x, "") if shape.top else x
+    return norm(f"{stack}_top", x) if shape.top else x
