@@ -93,7 +93,8 @@ def test_a_moving_average_and_scores_work_with_adapters(text, base, tmp_path):
     moved = {name for name, tensor in final.items() if name.endswith(".up") and tensor.any()}
     assert moved == {name for name in final if name.endswith(".up") and name.startswith("decoder.")}
     average = load_file(max((tmp_path / "run" / "checkpoints").glob("step-*")) / "average.safetensors")
-    assert all(torch.equal(final[name], average[name]) for name in final)
+    for name, tensor in final.items():  # half-way to the model without the adapter
+        assert torch.equal(tensor, average[name] / (2 if name.endswith(".up") else 1))
 
 
 def test_a_card_names_the_adapter(run):

@@ -436,3 +436,19 @@ def test_a_mistake_in_a_model_setting_is_found_before_the_text_is_read(files, tm
     with pytest.raises(ConfigError, match="did you mean 'heads'"):
         transduce.train(tmp_path / "run", overrides={"model.head": 2}, console=Console(quiet=True), **files)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_tuned_model_ends_half_way_and_keeps_the_length_that_it_knows(files, tmp_path):
+    train(tmp_path / "old", config=CONFIG, **files)
+    (tmp_path / "short").write_text("a b\nb a\n" * 20)
+    pairs = {"source": tmp_path / "short", "target": tmp_path / "short"}
+    options = {"from_model": tmp_path / "old" / "final", "steps": 3, "precision": "float32", **pairs}
+    train(tmp_path / "new", **options)
+    train(tmp_path / "alone", overrides={"training.start_share": 0.0}, **options)
+    old, new, alone = (artifact.load(tmp_path / run / "final") for run in ("old", "new", "alone"))
+    changed = dict(alone.named_parameters())
+    assert any(not torch.equal(changed[name], parameter) for name, parameter in old.named_parameters())
+    for (name, before), after in zip(old.named_parameters(), new.parameters(), strict=True):
+        torch.testing.assert_close(after, (before + changed[name]) / 2)
+    longest = artifact.read_header(tmp_path / "old" / "final").longest_source
+    assert artifact.read_header(tmp_path / "new" / "final").longest_source == longest > 3

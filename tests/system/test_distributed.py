@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import transduce.runs.folder
+import transduce.runs.adapter
 import transduce.training.distributed
 from builders import random_words
 from inside import run
@@ -376,8 +376,8 @@ def test_a_sharded_step_without_memory_ends_all_processes(text, tmp_path):
 
 
 def begin_with_other_weights(rank):
-    real = transduce.runs.folder.build
-    transduce.runs.folder.build = lambda config, vocabulary, seed: real(config, vocabulary, seed=seed + rank)
+    real = transduce.runs.adapter.build
+    transduce.runs.adapter.build = lambda config, vocabulary, seed: real(config, vocabulary, seed=seed + rank)
 
 
 def test_all_processes_begin_with_the_weights_of_the_first(text, tmp_path):

@@ -15,7 +15,15 @@ VALUES = {
     "PATH": "photos",
     "NAME": "tiny",
 }
-VALUES |= {"N": "3", "X": "0.3", "RATE": "0.1", "RANK": "3", "KEY=VALUE": "training.warmup=3", "N|HxW": "8"}
+VALUES |= {
+    "CODE": "de",
+    "N": "3",
+    "X": "0.3",
+    "RATE": "0.1",
+    "RANK": "3",
+    "KEY=VALUE": "training.warmup=3",
+    "N|HxW": "8",
+}
 
 
 @pytest.fixture(scope="module")

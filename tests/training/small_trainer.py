@@ -7,14 +7,16 @@ import torch
 
 from builders import TOKENS, small_config
 from transduce.config import RunConfig, TrainingConfig, Vocabulary
-from transduce.data.tokenizer_training import train_tokenizer
+from transduce.data.subword_nmt import word_tokenizer
+from transduce.data.tokenizer import SPECIAL, TokenizerPair
 from transduce.models.build import build
 from transduce.training import checkpoint
 from transduce.training.loss import Loss
 from transduce.training.objectives.translation import TranslationObjective
 from transduce.training.trainer import Trainer
 
-TOKENIZER = train_tokenizer(["abc"], ["def"], kind="char")
+WORDS = word_tokenizer([*SPECIAL, *(f"word{number}" for number in range(len(SPECIAL), TOKENS))])
+TOKENIZER = TokenizerPair(WORDS, WORDS)
 VOCABULARY = Vocabulary(source=TOKENS, target=TOKENS)
 
 

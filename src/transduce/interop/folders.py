@@ -55,6 +55,10 @@ def read_folder(folder: Path) -> Imported:
         )
     try:
         return read_seq2seq(folder) if kind in _SEQ2SEQ else _read_stack(folder, kind)
+    except ArtifactError as error:
+        if str(folder) in error.problem:
+            raise
+        raise ArtifactError(f"{folder}: {error.problem}", error.remedy) from error
     except KeyError as error:
         raise ArtifactError(f"{folder / CONFIG} has no {error}", "copy the folder again") from error
     except TypeError as error:

@@ -97,7 +97,8 @@ class Transformer(Model):
     def _target_mask(self, target: Tensor) -> Tensor:
         """Return where the decoder may attend to itself: (batch, target); bos may be the padding token."""
         mask = padding_mask(target, self.vocabulary.pad)
-        mask[:, :1] = True
+        if self.vocabulary.bos == self.vocabulary.pad:
+            mask[:, :1] = True
         return mask
 
     def decode(self, target: Tensor, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:

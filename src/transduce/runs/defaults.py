@@ -312,10 +312,13 @@ def not_for_pairs(family: str) -> ConfigError:
     )
 
 
-def translation_defaults(choices: UserChoices, pairs: Pairs) -> TrainingDefaults:
+def translation_defaults(
+    choices: UserChoices, pairs: Pairs, *, is_extended: bool = False
+) -> TrainingDefaults:
     """Return the training defaults for these pairs: 30 epochs, but 2,000 to 100,000 steps.
 
     A model is fine-tuned for 10 epochs, but 100 steps at least, with smaller batches if there is little text.
+    New tokens (``is_extended``) have no old weights that the final model could be half-way to.
     """
     given = choices.training()
     copies = pairs.mixture.weights if pairs.mixture else 1
@@ -326,7 +329,8 @@ def translation_defaults(choices: UserChoices, pairs: Pairs) -> TrainingDefaults
         epochs, fewest = FINE_TUNING_EPOCHS, 100
         largest = TrainingConfig().max_tokens
         small = max(largest // 4, min(largest, max(source, target) // 10))
-        settings = {"learning_rate": _fine_tuning_rate(given), "max_tokens": small, "start_share": 0.5}
+        settings = {"learning_rate": _fine_tuning_rate(given), "max_tokens": small}
+        settings["start_share"] = 0.0 if is_extended else 0.5
     batches = max(source, target) / _tokens_per_batch({**settings, **given})
     per_step = math.ceil((given.get("batch_tokens") or 1) / (target / batches))
     return TrainingDefaults(

@@ -267,7 +267,7 @@ class TranslationInputs:
 
     def training_defaults(self, choices: UserChoices, data: Pairs) -> TrainingDefaults:
         """Return the training settings for these pairs."""
-        return translation_defaults(choices, data)
+        return translation_defaults(choices, data, is_extended=self.extend_vocabulary)
 
     def summary(self, train: Pairs, valid: Pairs, tokenizer: TokenizerPair | None) -> str:
         """Return the numbers of pairs and the size of the vocabulary."""

@@ -12,7 +12,7 @@ from transduce import artifact
 from transduce.config import ModelConfig, read_toml
 from transduce.data.prepared_tokenizer import load_prepared_tokenizer
 from transduce.data.tokenizer import TokenizerPair
-from transduce.errors import CheckpointError, ConfigError
+from transduce.errors import CheckpointError, ConfigError, TrainingError
 from transduce.files import folder_path, real_path, user_path
 from transduce.models.protocol import Model
 from transduce.nn.adapter import UP, parameters_to_save
@@ -169,8 +169,10 @@ class ModelWriter:
         An adapter is an addition to it: half of it is half of the way.
         """
         share, start = self.start_share, self.folder / "start"
-        if not share or not start.exists():
+        if not share:
             return weights
+        if not start.exists():
+            raise TrainingError(f"{start} is missing", "restore the folder, or set training.start_share = 0")
         if self.adapter:
             return {name: (1 - share) * w if name.endswith(f".{UP}") else w for name, w in weights.items()}
         known = artifact.load(start).state_dict()
