@@ -442,6 +442,8 @@ def test_a_tuned_model_ends_half_way_and_keeps_the_length_that_it_knows(files, t
     train(tmp_path / "old", config=CONFIG, **files)
     (tmp_path / "short").write_text("a b\nb a\n" * 20)
     pairs = {"source": tmp_path / "short", "target": tmp_path / "short"}
+    pairs |= {"valid_source": tmp_path / "valid", "valid_target": tmp_path / "valid"}
+    (tmp_path / "valid").write_text("b b\n")
     options = {"from_model": tmp_path / "old" / "final", "steps": 3, "precision": "float32", **pairs}
     train(tmp_path / "new", **options)
     train(tmp_path / "alone", overrides={"training.start_share": 0.0}, **options)
