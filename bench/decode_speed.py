@@ -47,7 +47,8 @@ from transduce.engine.native import engine as our_engine
 from transduce.engine.precision import for_decoding
 from transduce.errors import ConfigError
 from transduce.interop.ctranslate2 import export_ctranslate2
-from transduce.interop.marian import export_marian, marian_config
+from transduce.interop.hugging_face_seq2seq_config import their_fields
+from transduce.interop.hugging_face_seq2seq_weights import export_seq2seq
 from transduce.machine import avoid_broken_amx, cpu_reports, keep_memory
 from transduce.models.build import build
 from transduce.models.protocol import Precision
@@ -55,6 +56,7 @@ from transduce.models.transformer import Transformer
 from transduce.runs.train import train
 
 ALPHA = 0.6
+POSITIONS = 1024  # of their tables
 EXTRA = 50  # maximum number of tokens by which a target may exceed its source
 TRIED = (1024, 512, 2048, 4096, 8192)  # source tokens per sorted batch, including padding
 BEAMS = {"greedy": 1, "beam 4": 4}
@@ -237,9 +239,10 @@ class HuggingFace(Engine):
         super().__init__()
         model = artifact.load(folder)
         self.special = model.vocabulary
-        config = MarianConfig(**marian_config(model.config, model.vocabulary), attn_implementation="sdpa")
+        fields = their_fields(model.config, model.vocabulary, positions=POSITIONS)
+        config = MarianConfig(**fields, attn_implementation="sdpa")
         self.model = MarianMTModel(config).eval()
-        self.model.load_state_dict(export_marian(model))
+        self.model.load_state_dict(export_seq2seq(model, positions=POSITIONS))
         self.model = self.model.to(getattr(torch, precision))
 
     @property
@@ -483,7 +486,7 @@ class Section:
         export_ctranslate2(model, folder / "ctranslate2", positions=1024)
         self.names = names(args.isa)
         try:
-            marian_config(model.config, model.vocabulary)
+            their_fields(model.config, model.vocabulary)
         except ConfigError as error:
             print(f"  without {MARIAN}: {error}")
             self.names = [name for name in self.names if not name.startswith(MARIAN)]

@@ -199,6 +199,15 @@ static void check_rest(const Kernels *k)
             expect(k, "activation", y[i], expected, 1e-5);
         }
     }
+    for (int has_past = 0; has_past < 2; has_past++) { /* x has gates, candidates and a past state */
+        float state[16], out[16];
+        k->recur(x, has_past ? x + 32 : NULL, state, out, 16);
+        for (int i = 0; i < 16; i++) {
+            const double f = 1 / (1 + exp(-x[i])), new = (has_past ? f * x[32 + i] : 0) + (1 - f) * x[16 + i];
+            expect(k, "recurrent state", state[i], new, 1e-5);
+            expect(k, "recurrent unit", out[i], new > 0 ? new : 0, 1e-5);
+        }
+    }
     free(x), free(y), free(weight), free(bias);
 }
 
@@ -291,7 +300,7 @@ static void check_cross_entropy(const Kernels *k, long vocabulary)
 }
 
 /* A decoder of random weights: what its search finds does not depend on how many sentences run at a time. */
-static void check_search(const Kernels *k, int kind, int activation, int has_shortlists)
+static void check_search(const Kernels *k, int kind, int activation, int has_shortlists, int is_recurrent)
 {
     enum { LAYERS = 2, HEADS = 2, D = 32, FF = 48, VOCABULARY = 37, LIMIT = 9, SENTENCES = 5, BEAM = 3 };
     Packed packed[LAYERS][7], output = pack(k, VOCABULARY, D, kind, -INFINITY);
@@ -306,13 +315,21 @@ static void check_search(const Kernels *k, int kind, int activation, int has_sho
             packed[l][4].linear, packed[l][5].linear, packed[l][6].linear, norm, norm, norm};
     }
     float *embedding = randoms(VOCABULARY * D), *positions = randoms(LIMIT * D);
-    const Decoder decoder = {
-        .stack = {layers, NULL, NULL, LAYERS, HEADS, D, FF, D / HEADS, D / HEADS, LIMIT, 1e-5f, 0, activation, 1},
-        .output = output.linear, .embedding = embedding, .positions = positions, .vocabulary = VOCABULARY, .scale = 1};
+    const Norm embedding_norm = {ones, zeros};
+    Decoder decoder = {
+        .stack = {layers, NULL, NULL, LAYERS, HEADS, D, FF, D / HEADS, D / HEADS, LIMIT, 1e-5f, 0, activation, 1, 0},
+        .output = output.linear, .embedding = embedding, .positions = positions, .norm = is_recurrent ? &embedding_norm : NULL,
+        .vocabulary = VOCABULARY, .scale = 1};
     const int64_t begins[SENTENCES + 1] = {0, 4, 5, 22, 25, 31};
     float *embedded = randoms(begins[SENTENCES] * D), *memory = malloc(begins[SENTENCES] * D * sizeof *memory);
     Stack encoder = decoder.stack;
     if (transduce_encode(k, &encoder, begins, SENTENCES, embedded, memory, 2)) failures++;
+    for (int l = 0; is_recurrent && l < LAYERS; l++) {
+        discard(&packed[l][0]);
+        packed[l][0] = pack(k, 2 * D, D, kind, 0);
+        layers[l].query_key_value = packed[l][0].linear;
+    }
+    decoder.stack.is_recurrent = is_recurrent;
     double penalties[LIMIT + 1], scores[2][SENTENCES];
     for (int i = 0; i <= LIMIT; i++) penalties[i] = 1 + i;
     const int64_t forbidden[] = {0, 1}, first[] = {1, 5, 3}, outside[] = {1, VOCABULARY};
@@ -383,7 +400,7 @@ int main(void)
         check_rest(k);
         for (int kind = 0; kind < 3; kind++)
             for (int activation = RELU; activation <= SWIGLU; activation++)
-                for (int has_shortlists = 0; has_shortlists < 2; has_shortlists++) check_search(k, kind, activation, has_shortlists);
+                for (int flags = 0; flags < 4; flags++) check_search(k, kind, activation, flags & 1, flags >> 1);
         for (int flag = 0; flag < 2; flag++) {
             check_residual(k, flag, 0), check_residual(k, flag, 1u << 29);
             check_training_attention(k, flag);
