@@ -45,6 +45,7 @@ def export(
         check=not no_check,
         package=package,
         sentencepiece=sentencepiece,
+        languages=None if argos else (source_lang, target_lang),
     )
     for finding in done.findings or ["not compared"]:
         say(finding, err=True)

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from tokenizers import Tokenizer
@@ -26,9 +27,9 @@ def unpack(package: Path, folder: Path) -> Path:
                 parts = PurePosixPath(info.filename).parts
                 if "/" in parts or ".." in parts:
                     raise ArtifactError(f"{package} has a file outside its folder", "give another package")
-                if parts[-1].endswith((".bin", ".json", ".model", ".txt")):
+                if parts and parts[-1].endswith((".bin", ".json", ".model", ".txt")):
                     archive.extract(info, folder)
-    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else str(error)
         raise ArtifactError(f"cannot read {package}: {reason}", "download it again") from error
     found = sorted(path.parent for path in folder.rglob(_MODEL))

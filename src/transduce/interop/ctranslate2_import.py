@@ -5,6 +5,7 @@ others. It is also what a decoder reads first that starts from a zero embedding.
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from torch import Tensor
-from torch.nn import functional as F
 
 from transduce.config import TransformerConfig, validate
 from transduce.data.sentencepiece import read_sentencepiece
@@ -21,6 +21,7 @@ from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError, reason_of, remedy_for
 from transduce.files import read_small
 from transduce.interop import argos
+from transduce.interop.appended_padding import PAD, append_logit, append_row
 from transduce.interop.ctranslate2_file import CTranslate2File, float_weights, read_ctranslate2
 from transduce.interop.imported import Format, Imported
 from transduce.interop.positions import position_settings
@@ -28,8 +29,6 @@ from transduce.interop.tables import Row, import_rows, with_zero_biases
 from transduce.models.build import build
 
 MODEL, CONFIG = "model.bin", "config.json"
-PAD = "<pad>"
-NEVER = -100.0  # the logit of a token that must not be predicted; finite, so that training stays possible
 _SENTENCEPIECE = "sentencepiece.model"
 _SIDES = ("source", "target")
 _PADDING = ("<pad>", "<blank>", "[PAD]", "<PAD>")
@@ -107,7 +106,10 @@ def _translate(folder: Path, tokenizer: TokenizerPair, lines: list[str]) -> list
         return None
     source, target = tokenizer.source, tokenizer.target
     pieces = [[source.token_at(token) for token in row] for row in source.encode(lines)]
-    engine = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
+    try:
+        engine = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
+    except RuntimeError:  # an older package
+        return None
     found = engine.translate_batch(pieces, beam_size=1)
     rows = ([target.id_of(token) for token in result.hypotheses[0]] for result in found)
     return [target.decode([token for token in row if token is not None]) for row in rows]
@@ -178,7 +180,7 @@ def _config(
         "final_norm": "encoder/layer_norm/gamma" in sizes,
         "embedding_norm": "encoder/layernorm_embedding/gamma" in sizes,
         "share": _sharing(file),
-        "scale_embeddings": scale in (1, width**0.5),
+        "scale_embeddings": scale == 1 or math.isclose(scale, width**0.5, rel_tol=1e-6),
         "output_bias": True,
         **position_settings(
             state.get("encoder/position_encodings/encodings"),
@@ -186,7 +188,7 @@ def _config(
             absent={"sine_layout": "halves", "sine_spacing": "endpoint", "first_position": 1},
         ),
     }
-    if scale not in (0, 1, width**0.5):
+    if scale not in (0, 1) and not data["scale_embeddings"]:
         raise ArtifactError(f"{file.path} multiplies embeddings by {scale}", _REMEDY)
     return validate(TransformerConfig, data, where=str(file.path))
 
@@ -201,7 +203,7 @@ def _check_options(file: CTranslate2File) -> None:
             continue
         if _REQUIRED.get(option.rpartition("/")[2]) != float(value):
             raise ArtifactError(f"{file.path} has {name} = {float(value):g}, which is not supported", _REMEDY)
-    for option in ("num_heads", "pre_norm", "activation"):
+    for option in ("num_heads", "pre_norm", "activation", "scale_embeddings"):
         encoder, decoder = (_option(file, f"{stack}/{option}", -1) for stack in ("encoder", "decoder"))
         if encoder != decoder:
             raise ArtifactError(
@@ -261,10 +263,10 @@ def _special_tokens(
 def _append_token(state: dict[str, Tensor]) -> None:
     """Add a token with an embedding of zeros, which is never predicted."""
     for name in _EMBEDDINGS:
-        state[name] = F.pad(state[name], (0, 0, 0, 1))
+        state[name] = append_row(state[name])
     output = state["decoder/projection/weight"]
     bias = state.get("decoder/projection/bias", output.new_zeros(len(output) - 1))
-    state["decoder/projection/bias"] = F.pad(bias, (0, 1), value=NEVER)
+    state["decoder/projection/bias"] = append_logit(bias)
 
 
 def _tokenizer(folders: list[Path], tokens: list[list[str]], special: SpecialTokens) -> TokenizerPair:

@@ -1,12 +1,15 @@
 """Read folders of encoder-decoder models of Hugging Face transformers, with their tokenizers."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from transduce.config import Vocabulary
+from transduce.errors import TransduceError
 from transduce.files import user_path
 from transduce.interop.hugging_face import read_fields, read_object
+from transduce.interop.hugging_face_peer import outputs_of_lines
 from transduce.interop.hugging_face_seq2seq_config import our_config, our_vocabulary
 from transduce.interop.hugging_face_seq2seq_weights import (
     BIAS,
@@ -43,7 +46,21 @@ def read_seq2seq(folder: Path) -> Imported:
     vocabulary = our_vocabulary(fields, generation)
     model = _load(folder, fields, vocabulary)  # first, because it proves the size of the vocabulary
     tokenizer, notes = read_pair(folder, fields, generation, vocabulary)
-    return Imported(model, tokenizer, (*notes, *_search_notes(fields, generation)))
+    return Imported(
+        model,
+        tokenizer,
+        (*notes, *_search_notes(fields, generation)),
+        library="transformers",
+        translate=partial(_translate, folder),
+    )
+
+
+def _translate(folder: Path, lines: list[str]) -> list[str] | None:
+    """Translate greedily with ``transformers``, if it is installed and can load the folder."""
+    try:
+        return [output.text for output in outputs_of_lines(folder, lines)]
+    except (TransduceError, ImportError, OSError, ValueError, KeyError):
+        return None
 
 
 def _load(folder: Path, fields: Mapping[str, Any], vocabulary: Vocabulary) -> Transformer:

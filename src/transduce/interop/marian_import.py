@@ -10,20 +10,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from transduce.config import TransformerConfig, validate
 from transduce.data.sentencepiece import read_sentencepiece
 from transduce.data.special_tokens import SpecialTokens
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError
+from transduce.interop.appended_padding import PAD, append_logit, append_row
 from transduce.interop.imported import Format, Imported
 from transduce.interop.marian_file import MarianFile, read_marian
 from transduce.interop.tables import Row, import_rows
 from transduce.models.build import build
 
-PAD, EOS, UNK = "<pad>", "</s>", "<unk>"
-NEVER = -100.0  # the logit of a token that must not be predicted; finite, so that training stays possible
+EOS, UNK = "</s>", "<unk>"
 EPSILON = 1e-6
 _SUFFIXES = (".npz", ".bin")
 _VOCABULARIES = (".spm", ".model")
@@ -35,6 +34,7 @@ _ROUNDED = (
 # The only values of options that our blocks can compute; missing ones have them.
 _REQUIRED: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
+    "transformer-ffn-activation": ("swish", "relu"),
     "transformer-ffn-depth": (2,),
     "transformer-decoder-ffn-depth": (0, 2),
     "transformer-no-projection": (False,),
@@ -67,10 +67,14 @@ def recognises(path: Path) -> bool:
 
 def _model_file(path: Path) -> Path | None:
     if path.is_file() and path.suffix in _SUFFIXES:
-        return path if path.name != "model.bin" or any(path.parent.glob("*.spm")) else None
+        is_other = path.name in ("model.bin", "pytorch_model.bin")  # of CTranslate2 and transformers
+        return None if is_other and not any(path.parent.glob("*.spm")) else path
     if not path.is_dir():
         return None
-    found = (file for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES)
+    try:
+        found = [file for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES]
+    except OSError:
+        return None
     return next((file for file in found if file.name.startswith("model") and file.name != "model.bin"), None)
 
 
@@ -143,15 +147,15 @@ def marian_state(file: MarianFile) -> dict[str, Tensor]:
     state: dict[str, Tensor] = {}
     for name, tensor in file.parameters.items():
         if name in tables:
-            state[name] = F.pad(tensor, (0, 0, 0, 1))
+            state[name] = append_row(tensor)
         elif name == "decoder_ff_logit_out_W":
-            state[name] = F.pad(tensor.t(), (0, 0, 0, 1))
+            state[name] = append_row(tensor.t())
         else:
             state[name] = tensor.flatten() if 1 in tensor.shape else tensor.t()
     bias = state.get("decoder_ff_logit_out_b")
     if bias is None:  # output-omit-bias
         bias = torch.zeros(len(state.get("Wemb", state.get("decoder_Wemb", torch.zeros(1)))) - 1)
-    state["decoder_ff_logit_out_b"] = F.pad(bias, (0, 1), value=NEVER)
+    state["decoder_ff_logit_out_b"] = append_logit(bias)
     return state
 
 
@@ -163,11 +167,20 @@ def _tokenizer(folder: Path) -> TokenizerPair:
             f"{folder} has {len(found)} SentencePiece models ({' or '.join(_VOCABULARIES)}), not one or two",
             "put the vocabulary that the model was trained with beside it: one for both sides, or one each",
         )
-    if len(found) == 2:  # vocab.SOURCE.spm comes first in the name of the language pair
-        found.sort(key=_side_of)
-    sides = [_side(path) for path in found]
+    sides = [_side(path) for path in (found if len(found) == 1 else _in_order(found))]
     special = SpecialTokens(pad=PAD, bos=PAD, eos=EOS)
     return TokenizerPair(sides[0], sides[-1], special=special)
+
+
+def _in_order(paths: list[Path]) -> list[Path]:
+    """Return the source's vocabulary first; refuse names that do not tell."""
+    ranks = [_side_of(path) for path in paths]
+    if ranks[0] == ranks[1]:
+        raise ArtifactError(
+            f"the names of {paths[0]} and {paths[1].name} do not say which one is the source's",
+            f"rename them, for example to vocab.src{paths[0].suffix} and vocab.trg{paths[1].suffix}",
+        )
+    return sorted(paths, key=_side_of)
 
 
 def _side_of(path: Path) -> int:

@@ -35,9 +35,12 @@ class ImportReport:
         """What the trial says, in one line."""
         compared = [sample for sample in self.samples if sample.theirs is not None]
         if not compared:
-            return f"tried with {len(self.samples)} lines; the other library is not installed"
+            tried = f"tried with {len(self.samples)} lines"
+            if self.imported.translate is None:
+                return f"{tried}; for this format, nothing is compared"
+            return f"{tried}; {self.imported.library} is not installed, or cannot load the model"
         equal = sum(sample.translation == sample.theirs for sample in compared)
-        return f"{equal} of {len(compared)} lines are translated as by {self.imported.library}"
+        return f"{equal} of {len(compared)} translations equal those of {self.imported.library}"
 
 
 def import_model(
@@ -57,10 +60,11 @@ def _try(imported: Imported) -> list[SampleTranslation]:
     if tokenizer is None or not isinstance(model, Transformer):
         return []
     try:
-        lines = sample_lines(tokenizer.source)
-        found = Translator(model, tokenizer, SearchSettings(beam=1))(lines)
+        tokenizer.check_languages()
     except DataError:  # several languages, of which none is chosen
         return []
+    lines = sample_lines(tokenizer.source)
+    found = Translator(model, tokenizer, SearchSettings(beam=1))(lines)
     theirs = imported.translate(lines) if imported.translate else None
     return [
         SampleTranslation(line, found[index].text, theirs[index] if theirs else None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from transduce import artifact
 from transduce.data.tokenizer import TokenizerPair
-from transduce.errors import ConfigError
+from transduce.errors import ConfigError, DataError
 from transduce.evaluation.lines import read_references, read_sources, require_same_length
 from transduce.files import folder_path
 from transduce.interop import argos
@@ -48,6 +48,7 @@ def export_model(
     check: bool = True,
     package: Package | None = None,
     sentencepiece: Path | None = None,
+    languages: tuple[str | None, str | None] | None = None,
 ) -> Exported:
     """Write a model in another format, after the other library has computed the same with it.
 
@@ -61,6 +62,7 @@ def export_model(
         check: Compare. Without, an export for a library that is not installed is possible.
         package: Write an Argos package of a CTranslate2 model.
         sentencepiece: The SentencePiece model that the tokenizer was read from, for ``package`` and Marian.
+        languages: The source's and the target's, with which a model with several languages is compared.
 
     """
     target, out = _target(to, quantize, package), folder_path(out)
@@ -71,9 +73,14 @@ def export_model(
     require_new(out)
     model = artifact.load(folder)
     tokenizer = None if model.vocabulary is None else artifact.load_tokenizer(folder)
+    if tokenizer is not None and languages is not None:
+        tokenizer = tokenizer.for_languages(*languages)
+        tokenizer.check_languages()
     if package is not None and sentencepiece is not None and tokenizer is not None:
         argos.require_packable(out, tokenizer, sentencepiece)
     lines = None if source is None else read_sources(source)
+    if lines is not None and not lines.lines:
+        raise DataError("--source has no lines to compare with", "give a text with some lines")
     references = None
     if reference is not None and lines is not None:
         both = read_references(reference, alternatives=False)

@@ -171,7 +171,7 @@ class _Gate:
         if ties and not self.rounded:
             text += f", {len(ties)} different by a tie (both within {_TIE:g})"
         if others and not self.rounded:
-            text += f", {len(others)} by a tie during the search"
+            text += f", {len(others)} different otherwise (at most {_FEW:.0%} are allowed)"
         self.parity.findings.append(text)
         if self.samples.references is not None:
             sides = zip(*(by_row[row] for row in range(len(by_row))), strict=True)

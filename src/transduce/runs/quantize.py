@@ -50,6 +50,8 @@ def quantize_model(
     seconds = time.perf_counter() - begin
     has_text = bool(header.files) or any((folder / name).exists() for name in TOKENIZER_FILES)
     tokenizer = artifact.load_tokenizer(folder) if has_text else None
+    if tokenizer is not None:
+        tokenizer.check_languages()  # before anything is written
     artifact.save(model, out, tokenizer, longest_source=header.longest_source, int8=True)
     _copy_card(folder, out)
     begin = time.perf_counter()

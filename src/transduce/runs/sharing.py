@@ -11,7 +11,7 @@ from typing import Any
 from transduce import artifact
 from transduce.config import RNNConfig, TransformerConfig
 from transduce.data.tokenizer import TOKENIZER_FILES
-from transduce.errors import ArtifactError, DependencyError, printable
+from transduce.errors import ArtifactError, DependencyError, TransduceError, printable
 from transduce.files import folder_path
 from transduce.runs.staging import move, require_new, staging
 
@@ -146,7 +146,9 @@ def _explained(place: str) -> Iterator[None]:
     """Turn what goes wrong on the way into one line."""
     try:
         yield
-    except (OSError, ValueError, RuntimeError) as error:  # of the network, of names, of the hub
+    except TransduceError:
+        raise
+    except Exception as error:  # of the network, of names, of the hub: its libraries have no common class
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ArtifactError(
             f"the repository {place} cannot be reached: {lines[0]}",

@@ -44,5 +44,10 @@ def move(finished: Path, out: Path, *, old: Path | None = None) -> None:
         out.replace(old)
     elif out.is_dir():
         out.rmdir()
-    finished.replace(out)
+    try:
+        finished.replace(out)
+    except OSError:
+        if old is not None and old.exists() and not out.exists():
+            old.replace(out)
+        raise
     sync(out.parent)
