@@ -1,7 +1,8 @@
 """Beam search (section 6.1 of the paper: beam size 4, length penalty α = 0.6)."""
 
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from transduce.decoding.candidates import Chooser, choose_best, nan_logits
 from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, Integers, without_eos
 from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
 from transduce.decoding.rules import Rule, forbidden_tokens
+from transduce.decoding.settings import SearchSettings
 from transduce.decoding.shortlist import outside_of
 from transduce.decoding.trace import Trace, Tracer
 from transduce.errors import ConfigError
@@ -169,6 +171,30 @@ def _request(
     )
 
 
+def joinable_request(
+    model: SequenceModel[Any, Any], settings: SearchSettings, prefix: Sequence[int]
+) -> SearchRequest:
+    """Return the request of a search that sentences will join, so that their lengths are not known yet."""
+    penalty = _counting(len(prefix), settings.length_penalty_function())
+    request = _request(
+        *(model, [], settings.width, settings.nbest, penalty, settings.stop == "exact", prefix, None)
+    )
+    return replace(request, penalties=_Penalties(penalty))
+
+
+class _Penalties(Sequence[float]):
+    """The penalty of every length, computed when it is needed."""
+
+    def __init__(self, penalty: LengthPenalty) -> None:
+        self._penalty = penalty
+
+    def __len__(self) -> int:
+        return sys.maxsize
+
+    def __getitem__(self, length: Any) -> Any:
+        return self._penalty(max(length, 1))
+
+
 def _search_in_model(
     model: SearchingModel, source: Tensor, request: SearchRequest
 ) -> list[list[Hypothesis]] | None:
@@ -179,13 +205,7 @@ def _search_in_model(
         raise nan_logits() from None
     if found is None:
         return None
-    return [
-        [
-            Hypothesis(without_eos(result.tokens, request.eos), result.log_probabilities, result.score)
-            for result in results
-        ]
-        for results in found
-    ]
+    return [[Hypothesis.of(result, request.eos) for result in results] for results in found]
 
 
 def _choose(

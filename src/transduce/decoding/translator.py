@@ -224,7 +224,7 @@ class Translator:
         limit = None if self.model.device.type == "cpu" else 1
         with WorkerPool(self._search, limit=limit) as workers:
             for chunk in chunks:
-                split_lines = self._splitter.split(chunk, first_line, factors.take(chunk))
+                split_lines = self.split(chunk, first_line, factors.take(chunk))
                 yield from self._translate(split_lines, workers)
                 first_line += len(chunk)
             factors.finish()
@@ -273,10 +273,25 @@ class Translator:
         truncate = self.settings.too_long == "cut"
         return LineSplitter(self.tokenizer, self._max_source, truncate, self.prefix, self.glossary)
 
+    def split(
+        self, lines: Sequence[str], first_line: int = 0, factors: Sequence[Sequence[str]] = ()
+    ) -> list[SplitLine]:
+        """Cut lines into the pieces that are searched for; see `LineSplitter.split`."""
+        split_lines = self._splitter.split(lines, first_line, factors)
+        self._warn_of_long_lines(split_lines)
+        return split_lines
+
+    def assemble(self, line: SplitLine, found: Sequence[list[Hypothesis]]) -> Translation:
+        """Return the translation of a line from the hypotheses of its pieces; blank pieces have none."""
+        parts = [
+            Translation(piece.text, []) if piece.is_blank else self._translation(piece, hypotheses)
+            for piece, hypotheses in zip(line.pieces, found, strict=True)
+        ]
+        return join_pieces(line.text, parts)
+
     def _translate(
         self, split_lines: list[SplitLine], workers: WorkerPool[list[Piece], list[list[Hypothesis]]]
     ) -> list[Translation]:
-        self._warn_of_long_lines(split_lines)
         pieces = [piece for line in split_lines for piece in line.pieces]
         running = keeps_batch_full(self.model, pieces, self.settings)
         batches = batch_pieces(pieces, self.settings.width, running=running)
@@ -286,11 +301,8 @@ class Translator:
             for rows, result in zip(batches, results, strict=True)
             for row, found in zip(rows, result, strict=True)
         }
-        parts = iter(
-            self._translation(piece, hypotheses[row]) if row in hypotheses else Translation(piece.text, [])
-            for row, piece in enumerate(pieces)
-        )
-        return [join_pieces(line.text, [next(parts) for _ in line.pieces]) for line in split_lines]
+        found = iter(hypotheses.get(row, []) for row in range(len(pieces)))
+        return [self.assemble(line, [next(found) for _ in line.pieces]) for line in split_lines]
 
     def _search(self, pieces: list[Piece]) -> list[list[Hypothesis]]:
         source, prefix = pad_ids([piece.source for piece in pieces], self.model), self.tokenizer.target_prefix
