@@ -1,8 +1,7 @@
 """Beam search (section 6.1 of the paper: beam size 4, length penalty α = 0.6)."""
 
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from transduce.decoding.candidates import Chooser, choose_best, nan_logits
 from transduce.decoding.hypotheses import Beams, Candidates, Hypothesis, Integers, without_eos
 from transduce.decoding.penalties import LengthPenalty, coverage_penalty, paper_penalty
 from transduce.decoding.rules import Rule, forbidden_tokens
-from transduce.decoding.settings import SearchSettings
 from transduce.decoding.shortlist import outside_of
 from transduce.decoding.trace import Trace, Tracer
 from transduce.errors import ConfigError
@@ -89,7 +87,7 @@ def beam_search(
     """
     limits = [max_lengths] * len(source) if isinstance(max_lengths, int) else max_lengths
     count = beam if count is None else min(count, beam)
-    penalty = _counting(len(prefix), penalty or paper_penalty())
+    penalty = counting_prefix(len(prefix), penalty or paper_penalty())
     is_plain = choose is choose_best and not (rules or coverage or complete) and trace is None
     if is_plain and isinstance(model, SearchingModel):
         request = _request(model, limits, beam, count, penalty, exact, prefix, shortlists)
@@ -141,7 +139,7 @@ def read_prefix(model: SequenceModel[Any, Any], state: Any, prefix: Sequence[int
     return first
 
 
-def _counting(before: int, penalty: LengthPenalty) -> LengthPenalty:
+def counting_prefix(before: int, penalty: LengthPenalty) -> LengthPenalty:
     """Return a penalty that counts as many tokens before each target."""
     return (lambda length: penalty(before + length)) if before else penalty
 
@@ -169,30 +167,6 @@ def _request(
         prefix=prefix,
         shortlists=shortlists,
     )
-
-
-def joinable_request(
-    model: SequenceModel[Any, Any], settings: SearchSettings, prefix: Sequence[int]
-) -> SearchRequest:
-    """Return the request of a search that sentences will join, so that their lengths are not known yet."""
-    penalty = _counting(len(prefix), settings.length_penalty_function())
-    request = _request(
-        *(model, [], settings.width, settings.nbest, penalty, settings.stop == "exact", prefix, None)
-    )
-    return replace(request, penalties=_Penalties(penalty))
-
-
-class _Penalties(Sequence[float]):
-    """The penalty of every length, computed when it is needed."""
-
-    def __init__(self, penalty: LengthPenalty) -> None:
-        self._penalty = penalty
-
-    def __len__(self) -> int:
-        return sys.maxsize
-
-    def __getitem__(self, length: Any) -> Any:
-        return self._penalty(max(length, 1))
 
 
 def _search_in_model(

@@ -1,5 +1,6 @@
 """Batches that pieces join and leave one by one, as a server needs them."""
 
+import sys
 from collections import deque
 from collections.abc import Sequence
 from itertools import count, islice
@@ -8,13 +9,15 @@ from typing import Any, Protocol
 import torch
 
 from transduce.decoding.alignment import align
-from transduce.decoding.beam import joinable_request
+from transduce.decoding.beam import counting_prefix
 from transduce.decoding.candidates import nan_logits
 from transduce.decoding.hypotheses import Hypothesis
+from transduce.decoding.penalties import LengthPenalty
 from transduce.decoding.pieces import Piece
+from transduce.decoding.rules import forbidden_tokens
 from transduce.decoding.search import keeps_batch_full, pad_ids, search_pieces, target_limit
 from transduce.decoding.settings import SearchSettings
-from transduce.models.protocol import JoinableModel, SequenceModel
+from transduce.models.protocol import JoinableModel, SearchRequest, SequenceModel
 
 PIECES_AT_A_TIME = 8  # of a model without joinable searches: others wait until all of them are done
 
@@ -56,7 +59,7 @@ class EngineBatch:
             raise TypeError(f"the searches of a {type(model).__name__} cannot be joined")
         self._settings, self._eos = settings, model.vocabulary.eos
         self._longest = None if model.max_length is None else model.max_length - len(prefix)
-        self._search = model.running_search(joinable_request(model, settings, prefix), slots=slots)
+        self._search = model.running_search(_request(model, settings, prefix), slots=slots)
 
     def __len__(self) -> int:
         return len(self._search)
@@ -80,6 +83,36 @@ class EngineBatch:
     def cancel(self, ticket: int) -> None:
         """Drop a piece whose hypotheses are no longer wanted."""
         self._search.cancel(ticket)
+
+
+def _request(
+    model: SequenceModel[Any, Any], settings: SearchSettings, prefix: Sequence[int]
+) -> SearchRequest:
+    """Return the request of a search that pieces will join; their lengths are not known yet."""
+    return SearchRequest(
+        max_lengths=[],
+        penalties=_Penalties(counting_prefix(len(prefix), settings.length_penalty_function())),
+        beam=settings.width,
+        count=settings.nbest,
+        exact=settings.stop == "exact",
+        bos=model.vocabulary.bos,
+        eos=model.vocabulary.eos,
+        forbidden=forbidden_tokens(model.vocabulary),
+        prefix=prefix,
+    )
+
+
+class _Penalties(Sequence[float]):
+    """The penalty of every length, computed when it is needed."""
+
+    def __init__(self, penalty: LengthPenalty) -> None:
+        self._penalty = penalty
+
+    def __len__(self) -> int:
+        return sys.maxsize
+
+    def __getitem__(self, length: Any) -> Any:
+        return self._penalty(max(length, 1))
 
 
 class PlainBatch:
