@@ -43,6 +43,11 @@ class TranslateBody(Body):
     guard: bool | None = Field(None, description="Whether to search again where a translation looks wrong.")
     stream: bool = Field(False, description="Whether to send each translation as a line of its own (NDJSON).")
 
+    @property
+    def source_or_none(self) -> str | None:
+        """The source language, unless it is to be detected."""
+        return None if self.source is None or self.source.lower() == "auto" else self.source
+
 
 class AlternativesBody(Body):
     """A sentence whose translation is to continue differently."""
@@ -119,7 +124,7 @@ def _options(server: Server, body: TranslateBody) -> Options:
         raise RequestError(f"candidates is {body.candidates}, but {limit} are allowed", "ask for fewer")
     terms = tuple(body.terms.items())
     if body.glossary is not None:
-        terms = (*server.glossaries.terms(body.glossary), *terms)
+        terms = (*server.glossaries.get(body.glossary).terms(body.source_or_none, body.target), *terms)
     return Options(
         format=body.format,
         candidates=body.candidates,

@@ -13,7 +13,10 @@ from starlette.requests import Request
 from transduce.errors import DependencyError
 from transduce.serving.access import Keys, RateLimit, read_keys
 from transduce.serving.directions import Direction, Directions
+from transduce.serving.document_jobs import DocumentJobs
+from transduce.serving.documents import KINDS
 from transduce.serving.errors import RequestError, TooLargeError, UnavailableError
+from transduce.serving.glossaries import GlossaryStore
 from transduce.serving.languages import Detected, Detector
 from transduce.serving.model_store import ModelStore
 from transduce.serving.scheduler import Scheduler
@@ -47,6 +50,21 @@ class Server:
             return self.settings.data
         self._temporary = tempfile.TemporaryDirectory(prefix="transduce-")
         return Path(self._temporary.name)
+
+    @cached_property
+    def glossaries(self) -> GlossaryStore:
+        """The glossaries that clients have stored."""
+        return GlossaryStore(self.data / "glossaries")
+
+    @cached_property
+    def documents(self) -> DocumentJobs:
+        """The documents under way."""
+        return DocumentJobs(self.data / "documents", self.service)
+
+    @property
+    def document_kinds(self) -> list[str]:
+        """The endings of the documents that can be translated."""
+        return list(KINDS)
 
     @cached_property
     def detector(self) -> Detector | None:
@@ -117,6 +135,10 @@ class Server:
                 "send less at a time, or send a document",
             ) from None
         return [results[number] for number in range(len(texts))]
+
+    async def finish(self) -> None:
+        """Finish the documents under way."""
+        await self.documents.finish()
 
     def close(self) -> None:
         """Stop computing, and remove temporary files."""
