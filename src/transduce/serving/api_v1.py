@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Form, Header, Request
@@ -113,7 +112,9 @@ def router(server: Server) -> APIRouter:
         server.check_texts([text])
         ((direction, _),) = _directions(server, [text], source or None, target or None)
         page = await attention_page(server.service, direction, text)
-        return HTMLResponse(page.html, headers={"Content-Security-Policy": page.policy, "X-Frame-Options": "SAMEORIGIN"})
+        return HTMLResponse(
+            page.html, headers={"Content-Security-Policy": page.policy, "X-Frame-Options": "SAMEORIGIN"}
+        )
 
     return api
 

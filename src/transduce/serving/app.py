@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 import transduce
 from transduce.errors import TransduceError
-from transduce.serving import api_v1
+from transduce.serving import api_v1, api_v1_stored
 from transduce.serving.answers import error_answer, error_body
 from transduce.serving.errors import RequestError
 from transduce.serving.metrics import CONTENT_TYPE, Metrics
@@ -48,12 +48,10 @@ def create_app(settings: ServerSettings) -> FastAPI:
     app.state.server = server
     _add_operations(app, server, metrics)
     _add_page(app)
-    for api in (api_v1,):
+    for api in (api_v1, api_v1_stored):
         app.include_router(api.router(server))
     _add_error_handlers(app)
-    app.add_middleware(
-        Gate, metrics=metrics, max_body=settings.max_body, max_document=settings.max_document
-    )
+    app.add_middleware(Gate, metrics=metrics, max_body=settings.max_body, max_document=settings.max_document)
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -96,7 +94,9 @@ def _add_page(app: FastAPI) -> None:
         kind = _TYPES.get(name[name.rfind(".") :]) if name in contents else None
         if kind is None:
             raise HTTPException(404)
-        return Response(contents[name], media_type=f"{kind}; charset=utf-8", headers={"Cache-Control": "no-cache"})
+        return Response(
+            contents[name], media_type=f"{kind}; charset=utf-8", headers={"Cache-Control": "no-cache"}
+        )
 
 
 def _add_error_handlers(app: FastAPI) -> None:
@@ -120,7 +120,9 @@ def _add_error_handlers(app: FastAPI) -> None:
     async def failed(request: Request, error: Exception) -> Response:
         # What happened may name files, so that it goes to the log and not to the client.
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 (the log)
-        body = error_body(request.url.path, 500, "the server failed", "tell its operator, who finds why in its log")
+        body = error_body(
+            request.url.path, 500, "the server failed", "tell its operator, who finds why in its log"
+        )
         return JSONResponse(body, 500)
 
     app.add_exception_handler(RequestError, refused)

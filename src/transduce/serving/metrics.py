@@ -51,7 +51,11 @@ class _SchedulerFigures:
             ("sentences_pending", "Sentences accepted and not yet translated.", self._service.pending),
             ("sentences_waiting", "Sentences that wait for a place in a batch.", scheduler.waiting),
             ("sentences_running", "Sentences in batches.", scheduler.running),
-            ("batch_fill", "Mean share of places taken in batches.", counted.occupied / max(1, counted.places)),
+            (
+                "batch_fill",
+                "Mean share of places taken in batches.",
+                counted.occupied / max(1, counted.places),
+            ),
         ):
             yield GaugeMetricFamily(f"transduce_{name}", text, value)
         for name, text, value in (

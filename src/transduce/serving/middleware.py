@@ -48,7 +48,9 @@ class Gate:
             await self._app(scope, receive, send)
             return
         begin, status = time.perf_counter(), 500
-        limit = self._max_document if "document" in scope["path"] or "file" in scope["path"] else self._max_body
+        limit = (
+            self._max_document if "document" in scope["path"] or "file" in scope["path"] else self._max_body
+        )
         read = 0
 
         async def limited_receive() -> Message:
@@ -93,7 +95,7 @@ class Gate:
             "status": status,
             "milliseconds": round(1000 * seconds, 1),
         }
-        print(json.dumps(entry), file=self._log, flush=True)  # noqa: T201 (the log)
+        print(json.dumps(entry), file=self._log, flush=True)
 
 
 def _route(scope: Scope) -> str:

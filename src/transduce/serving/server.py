@@ -7,13 +7,15 @@ from collections.abc import Awaitable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import quote
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from transduce.errors import DependencyError
 from transduce.serving.access import Keys, RateLimit, read_keys
 from transduce.serving.directions import Direction, Directions
-from transduce.serving.document_jobs import DocumentJobs
+from transduce.serving.document_jobs import DocumentJobs, DocumentState
 from transduce.serving.documents import KINDS
 from transduce.serving.errors import RequestError, TooLargeError, UnavailableError
 from transduce.serving.glossaries import GlossaryStore
@@ -84,16 +86,16 @@ class Server:
         if key and self.keys.are_required:
             self.rate.check(f"key {key}")
 
-    def check_texts(self, texts: Sequence[str]) -> None:
-        """Refuse texts over the limits, and what is not text."""
+    def check_texts(self, texts: Sequence[str], *, are_terms: bool = False) -> None:
+        """Refuse texts over the limits, and what is not text; a glossary has limits of its own."""
         limits = self.settings
-        if len(texts) > limits.max_items:
+        if len(texts) > limits.max_items and not are_terms:
             raise TooLargeError(
                 f"the request has {len(texts):,} texts, but {limits.max_items:,} are allowed",
                 "send fewer at a time",
             )
         characters = sum(map(len, texts))
-        if characters > limits.max_characters:
+        if characters > limits.max_characters and not are_terms:
             raise TooLargeError(
                 f"the request has {characters:,} characters, but {limits.max_characters:,} are allowed",
                 "send less at a time, or send a document",
@@ -135,6 +137,31 @@ class Server:
                 "send less at a time, or send a document",
             ) from None
         return [results[number] for number in range(len(texts))]
+
+    async def start_document(
+        self,
+        name: str,
+        content: bytes,
+        source: str | None,
+        target: str | None,
+        options: Options | None = None,
+    ) -> DocumentState:
+        """Accept a document; its language is detected from its beginning if it is not given."""
+        if source is None or source.lower() == "auto":
+            sample = content[:20_000].decode("utf-8", "ignore")
+            source = self.detect(sample).code if self.directions.sources else None
+        direction = self.directions.find(source, target)
+        return await self.documents.start(
+            name, content, direction, options or Options(guard=self.settings.guard)
+        )
+
+    def document_answer(self, document_id: str, key: str) -> Response:
+        """Return the answer with a translated document."""
+        name, content = self.documents.result(document_id, key)
+        disposition = f"attachment; filename*=UTF-8''{quote(name)}"
+        return Response(
+            content, media_type="application/octet-stream", headers={"Content-Disposition": disposition}
+        )
 
     async def finish(self) -> None:
         """Finish the documents under way."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from transduce.decoding.glossary import Glossary
-from transduce.decoding.guard import copies_are_wrong, findings, remedy_settings
+from transduce.decoding.glossary import Glossary, is_term_in
 from transduce.decoding.guard import choose as choose_better
-from transduce.decoding.translation import Candidate, Translation
+from transduce.decoding.guard import copies_are_wrong, findings, remedy_settings
+from transduce.decoding.translation import Translation
 from transduce.decoding.translator import Translator
 from transduce.serving.alignment import links_of
 from transduce.serving.directions import Direction
@@ -186,9 +186,7 @@ def layout_of(text: str, language: str | None, options: Options) -> Layout:
 class SegmentTranslator:
     """Translates the segments of one request."""
 
-    def __init__(
-        self, scheduler: Scheduler, translator: Translator, options: Options, is_bulk: bool
-    ) -> None:
+    def __init__(self, scheduler: Scheduler, translator: Translator, options: Options, is_bulk: bool) -> None:
         self._scheduler, self._options, self._is_bulk = scheduler, options, is_bulk
         glossary = Glossary(options.terms) if options.terms else None
         self._translator = replace(translator, glossary=glossary, on_warning=_ignore)
@@ -207,9 +205,7 @@ class SegmentTranslator:
         split = translator.split(lines) if is_small else await asyncio.to_thread(translator.split, lines)
         pieces = [piece for line in split for piece in line.pieces]
         aligned = self._options.alignment or any(segment.markers for segment in segments)
-        found = iter(
-            await self._scheduler.search(translator, pieces, is_bulk=self._is_bulk, aligned=aligned)
-        )
+        found = iter(await self._scheduler.search(translator, pieces, is_bulk=self._is_bulk, aligned=aligned))
         return [translator.assemble(line, [next(found) for _ in line.pieces]) for line in split]
 
     async def _finish(self, segment: Segment, translation: Translation, number: int) -> Sentence:
@@ -260,8 +256,9 @@ class SegmentTranslator:
         Without them, they are placed where the alignment says.
         """
         target = self._translator.tokenizer.target
-        if all(target.decode(ids) == part for part, ids in _encoded(target, segment.protected)):
-            glossary = Glossary(self._options.terms, always=segment.protected)
+        encoded = target.encode(segment.protected)
+        if all(target.decode(ids) == part for part, ids in zip(segment.protected, encoded, strict=True)):
+            glossary = Glossary(self._options.terms, always=tuple(dict.fromkeys(segment.protected)))
             constrained = replace(self._translator, glossary=glossary)
             (translation,) = await self._search(constrained, [segment])
             if _keeps(translation, segment):
@@ -274,23 +271,17 @@ class SegmentTranslator:
 
     def _hits(self, segment: Segment) -> list[tuple[str, str]]:
         glossary = self._translator.glossary
-        return [pair for pair in glossary.terms if glossary.is_in(pair[0], segment.text)] if glossary else []
-
-
-def _encoded(target, parts):
-    return zip(parts, target.encode(parts), strict=True)
+        return [pair for pair in glossary.terms if is_term_in(pair[0], segment.text)] if glossary else []
 
 
 def _keeps(translation: Translation, segment: Segment) -> bool:
     """Return whether a translation has each protected part as often as its source."""
-    return all(
-        translation.text.count(part) == segment.text.count(part) for part in set(segment.protected)
-    )
+    return all(translation.text.count(part) == segment.text.count(part) for part in set(segment.protected))
 
 
 def _render(layout: Layout, sentences: list[Sentence]) -> TranslatedText:
     rendered = layout.render(
-        [TranslatedSegment(sentence.text, sentence.links, sentence.segment) for sentence in sentences]
+        [TranslatedSegment(sentence.text, sentence.links, segment=sentence.segment) for sentence in sentences]
     )
     return TranslatedText(rendered.text, sentences, rendered.spans)
 
