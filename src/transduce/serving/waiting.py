@@ -92,16 +92,23 @@ class WaitingLine:
         queues, taken = self._queues.get(group, OrderedDict[int, deque[Task]]()), list[Task]()
         while queues and len(taken) < count:
             number, queue = queues.popitem(last=False)
-            task = queue.popleft()
-            if queue:
-                queues[number] = queue  # at the end
-            if task.is_waiting:
-                task.is_waiting = False
-                taken.append(task)
-                self._count_one_less(group)
-        if not queues:
-            self._queues.pop(group, None)
+            queues[number] = queue  # at the end
+            task = queue[0]
+            task.is_waiting = False
+            taken.append(task)
+            for request in {id(request): request for request, _ in task.listeners}.values():
+                self._remove(task, request)
+            self._count_one_less(group)
         return taken
+
+    def _remove(self, task: Task, request: Request) -> None:
+        """Remove a sentence from the queue of a request."""
+        queues = self._queues[task.group]
+        queues[id(request)] = deque(other for other in queues[id(request)] if other is not task)
+        if not queues[id(request)]:
+            del queues[id(request)]
+        if not queues:
+            del self._queues[task.group]
 
     def finish(self, task: Task) -> list[tuple[Request, int]]:
         """Forget a sentence that is computed; return the requests that wait for it, with its numbers."""
