@@ -1,0 +1,1 @@
+"""From a model folder to HTTP: texts and documents in, translations out."""
