@@ -59,9 +59,9 @@ class StoredGlossary(BaseModel):
     def with_dictionary(self, new: Dictionary, *, merge: bool) -> "StoredGlossary":
         """Return the glossary with a dictionary added, replaced or, with ``merge``, extended."""
         kept = [dictionary for dictionary in self.dictionaries if dictionary.pair != new.pair]
-        (old,) = [d for d in self.dictionaries if d.pair == new.pair] or [None]
-        if merge and old is not None:
-            new = new.model_copy(update={"entries": {**old.entries, **new.entries}})
+        for old in self.dictionaries:
+            if merge and old.pair == new.pair:
+                new = new.model_copy(update={"entries": {**old.entries, **new.entries}})
         return self.model_copy(update={"dictionaries": (*kept, checked(new))})
 
 

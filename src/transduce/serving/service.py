@@ -1,8 +1,8 @@
 """From texts to translations: segments, glossaries, placeholders and the guard around the running batches."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -16,10 +16,12 @@ from transduce.serving.alignment import links_of
 from transduce.serving.directions import Direction
 from transduce.serving.errors import BusyError
 from transduce.serving.html_layout import html_layout
+from transduce.serving.layout import Layout
 from transduce.serving.model_store import ModelStore, with_settings
 from transduce.serving.plain_layout import plain_layout
 from transduce.serving.scheduler import BULK, Scheduler
-from transduce.serving.segments import Layout, Link, Segment, TranslatedSegment
+from transduce.serving.segments import Link, Segment, TranslatedSegment
+from transduce.serving.sentences import Splitting
 
 _CHUNK = 64  # sentences of a large request that are prepared and queued together
 _CHUNKS_AT_A_TIME = 4
@@ -36,7 +38,7 @@ class Options:
     terms: tuple[tuple[str, str], ...] = ()  # of a glossary
     do_not_translate: tuple[str, ...] = ()
     guard: bool = True
-    split: bool = True  # into sentences
+    splitting: Splitting = "all"
     ignore_tags: tuple[str, ...] = ()
     splitting_tags: tuple[str, ...] = ()
     non_splitting_tags: tuple[str, ...] = ()
@@ -112,25 +114,19 @@ class Service:
         """Yield the translation of each layout, in order, as soon as it is there."""
         segments = [segment for layout in layouts for segment in layout.segments]
         async with self._admitted(len(segments)), self.store.use(direction) as translator:
-            sentences = self._sentences(translator, segments, options)
-            try:
+            async with aclosing(self._sentences(translator, segments, options)) as sentences:
                 for layout in layouts:
                     own = [await anext(sentences) for _ in layout.segments]
                     yield _render(layout, own)
-            finally:
-                await sentences.aclose()
 
     async def sentences(
         self, segments: Sequence[Segment], direction: Direction, options: Options
     ) -> AsyncIterator[Sentence]:
         """Yield the translation of each segment, in order, as soon as it is there."""
         async with self._admitted(len(segments)), self.store.use(direction) as translator:
-            sentences = self._sentences(translator, segments, options)
-            try:
+            async with aclosing(self._sentences(translator, segments, options)) as sentences:
                 async for sentence in sentences:
                     yield sentence
-            finally:
-                await sentences.aclose()
 
     @asynccontextmanager
     async def _admitted(self, count: int) -> AsyncIterator[None]:
@@ -149,7 +145,7 @@ class Service:
 
     async def _sentences(
         self, translator: Translator, segments: Sequence[Segment], options: Options
-    ) -> AsyncIterator[Sentence]:
+    ) -> AsyncGenerator[Sentence]:
         """Yield translated sentences in order; a few chunks are under way at a time."""
         is_bulk = len(segments) > BULK
         settings = replace(translator.settings, nbest=options.candidates)
@@ -170,7 +166,7 @@ class Service:
 def layout_of(text: str, language: str | None, options: Options) -> Layout:
     """Return the sentences of a text, and what stands between them."""
     if options.format == "text":
-        return plain_layout(text, language, options.do_not_translate, split=options.split)
+        return plain_layout(text, language, options.do_not_translate, options.splitting)
     return html_layout(
         text,
         language,
@@ -179,7 +175,7 @@ def layout_of(text: str, language: str | None, options: Options) -> Layout:
         splitting_tags=options.splitting_tags,
         non_splitting_tags=options.non_splitting_tags,
         do_not_translate=options.do_not_translate,
-        split=options.split,
+        splitting=options.splitting,
     )
 
 
@@ -210,10 +206,10 @@ class SegmentTranslator:
 
     async def _finish(self, segment: Segment, translation: Translation, number: int) -> Sentence:
         """Look at a translation, and search again where something is wrong with it."""
-        warnings = []
+        warnings: list[Warning] = []
         if self._options.guard:
             translation, warnings = await self._guarded(segment, translation, number)
-        if segment.protected and not _keeps(translation, segment):
+        if segment.missing_protected(translation.text):
             segment, translation = await self._with_protected(segment, translation)
         if translation.pieces > 1 and segment.markers:
             warnings.append(
@@ -261,7 +257,7 @@ class SegmentTranslator:
             glossary = Glossary(self._options.terms, always=tuple(dict.fromkeys(segment.protected)))
             constrained = replace(self._translator, glossary=glossary)
             (translation,) = await self._search(constrained, [segment])
-            if _keeps(translation, segment):
+            if not segment.missing_protected(translation.text):
                 return segment, translation
         segment = segment.without_protected()
         if not segment.text.strip():
@@ -272,11 +268,6 @@ class SegmentTranslator:
     def _hits(self, segment: Segment) -> list[tuple[str, str]]:
         glossary = self._translator.glossary
         return [pair for pair in glossary.terms if is_term_in(pair[0], segment.text)] if glossary else []
-
-
-def _keeps(translation: Translation, segment: Segment) -> bool:
-    """Return whether a translation has each protected part as often as its source."""
-    return all(translation.text.count(part) == segment.text.count(part) for part in set(segment.protected))
 
 
 def _render(layout: Layout, sentences: list[Sentence]) -> TranslatedText:
