@@ -274,6 +274,7 @@ def _group_of(translator: Translator, piece: Piece, is_bulk: bool) -> Group:
         tuple(translator.tokenizer.target_prefix),
         can_join(model, piece, settings),
         is_bulk,
+        len(piece.phrases),
     )
 
 

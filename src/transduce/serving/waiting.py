@@ -26,6 +26,7 @@ class Group:
     prefix: tuple[int, ...]  # tokens that the decoder reads before every target
     in_engine: bool
     is_bulk: bool  # of large requests, which let small ones go first
+    phrases: int = 0  # that the targets must contain: each widens the beam by one
 
     @property
     def weight(self) -> int:
