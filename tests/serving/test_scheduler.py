@@ -1,44 +1,33 @@
 import asyncio
 import threading
+from dataclasses import replace
 
 import pytest
 
 from builders import small_config, small_rnn_config
 from transduce.data.tokenizer_training import train_tokenizer
 from transduce.decoding.glossary import Glossary
+from transduce.decoding.running_batch import can_join
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
+from transduce.engine.native import engine
 from transduce.engine.precision import for_decoding
 from transduce.errors import TransduceError
 from transduce.models.build import build
 from transduce.serving.scheduler import Scheduler
 
 WORDS = [
-    "the",
-    "a",
-    "man",
-    "woman",
-    "dog",
-    "cat",
-    "sleeps",
-    "eats",
-    "runs",
-    "sees",
-    "small",
-    "big",
-    "red",
-    "green",
-    "house",
-    "tree",
+    *["the", "a", "man", "woman", "dog", "cat", "sleeps"],
+    *["eats", "runs", "sees", "small", "big", "red", "green", "house", "tree"],
 ]
 LINES = [" ".join(WORDS[(7 * n + 3 * k) % len(WORDS)] for k in range(1 + n % 9)) for n in range(40)]
 
 
-def make_translator(config=None, **settings) -> Translator:
+def make_translator(config=None, precision="int8", **settings) -> Translator:
     tokenizer = train_tokenizer(LINES, LINES, kind="bpe", size=300)
-    model = build(config or small_config(), tokenizer.vocabulary, seed=1).eval()
+    model = build(config or small_config(d_model=32, d_ff=48, heads=2), tokenizer.vocabulary, seed=1).eval()
     return Translator(
-        for_decoding(model, "float32", "cpu"), tokenizer, SearchSettings(**{"extra_length": 8, **settings})
+        for_decoding(model, precision, "cpu"), tokenizer, SearchSettings(**{"extra_length": 8, **settings})
     )
 
 
@@ -66,8 +55,9 @@ def texts(translations):
 
 
 @pytest.mark.parametrize("nbest", [1, 3])
-def test_sentences_of_many_requests_are_translated_as_offline(scheduler, nbest):
-    translator = make_translator(nbest=nbest)
+@pytest.mark.parametrize("precision", ["int8", "float32"])
+def test_sentences_of_many_requests_are_translated_as_offline(scheduler, nbest, precision):
+    translator = make_translator(precision=precision, nbest=nbest)
     expected = [[c.text for c in translation.candidates] for translation in translator(LINES)]
 
     async def run():
@@ -90,14 +80,18 @@ def test_searches_that_the_engine_does_not_run_give_the_same_as_offline(schedule
 
 
 def test_a_model_that_the_engine_cannot_run_gives_the_same_as_offline(scheduler):
-    translator = make_translator(small_rnn_config())
+    translator = make_translator(small_rnn_config(), "float32")
     found = asyncio.run(translate(scheduler, translator, LINES))
     assert texts(found) == texts(translator(LINES))
 
 
-def test_glossaries_and_alignments_are_as_offline(scheduler, translator):
-    from dataclasses import replace
+@pytest.mark.skipif(engine() is None, reason="the engine was not built for this machine")
+def test_the_engine_runs_plain_searches(translator):
+    (line,) = translator.split(LINES[5:6])
+    assert can_join(translator.model, line.pieces[0], translator.settings)
 
+
+def test_glossaries_and_alignments_are_as_offline(scheduler, translator):
     constrained = replace(translator, glossary=Glossary((("dog", "tree"),)), alignments=True)
     found = asyncio.run(translate(scheduler, constrained, LINES, aligned=True))
     expected = constrained(LINES)

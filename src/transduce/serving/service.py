@@ -113,20 +113,21 @@ class Service:
     ) -> AsyncIterator[TranslatedText]:
         """Yield the translation of each layout, in order, as soon as it is there."""
         segments = [segment for layout in layouts for segment in layout.segments]
-        async with self._admitted(len(segments)), self.store.use(direction) as translator:
-            async with aclosing(self._sentences(translator, segments, options)) as sentences:
-                for layout in layouts:
-                    own = [await anext(sentences) for _ in layout.segments]
-                    yield _render(layout, own)
+        async with aclosing(self.sentences(segments, direction, options)) as sentences:
+            for layout in layouts:
+                yield _render(layout, [await anext(sentences) for _ in layout.segments])
 
     async def sentences(
         self, segments: Sequence[Segment], direction: Direction, options: Options
-    ) -> AsyncIterator[Sentence]:
+    ) -> AsyncGenerator[Sentence]:
         """Yield the translation of each segment, in order, as soon as it is there."""
-        async with self._admitted(len(segments)), self.store.use(direction) as translator:
-            async with aclosing(self._sentences(translator, segments, options)) as sentences:
-                async for sentence in sentences:
-                    yield sentence
+        async with (
+            self._admitted(len(segments)),
+            self.store.use(direction) as translator,
+            aclosing(self._sentences(translator, segments, options)) as sentences,
+        ):
+            async for sentence in sentences:
+                yield sentence
 
     @asynccontextmanager
     async def _admitted(self, count: int) -> AsyncIterator[None]:
