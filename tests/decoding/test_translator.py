@@ -318,15 +318,16 @@ def test_a_prefix_and_an_alignment():
             assert all(0 <= place < len(translation.source_tokens) for place in candidate.alignment)
 
 
-def test_an_alignment_is_the_strongest_attention():
+def test_an_alignment_adds_upper_layers_that_predict_and_lower_layers_that_read():
     translator = small_translator(alignments=True, beam=1)
     best = translator("quick fox").candidates[0]
     source = torch.tensor(TOKENIZER.encode_source(["quick fox"]))
-    weights = translator.model.attention(
+    lower, upper = translator.model.attention(
         source, torch.tensor([[TOKENIZER.vocabulary.bos, *best.ids]])
     ).encoder_decoder
-    mean = torch.stack(weights).mean(dim=(0, 2))[0]
-    assert best.alignment == mean.argmax(-1).tolist()[: len(best.ids)]
+    count = len(best.ids)
+    fit = upper.mean(dim=1)[0][:count] + lower.mean(dim=1)[0][1 : count + 1]
+    assert best.alignment == fit[:, :-1].argmax(-1).tolist()  # without eos
 
 
 @pytest.mark.parametrize("settings", [{"sample": True}, {"diverse_groups": 2}])

@@ -222,7 +222,7 @@ class Scheduler:
     def _aligned(self, task: Task, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         if not task.aligned:
             return hypotheses
-        return align_piece(task.group.model, task.piece, hypotheses, task.group.prefix)
+        return align_piece(task.group.model, task.piece, hypotheses, task.group.prefix, task.group.frame)
 
     def _drop_abandoned(self, batch: _Batch) -> None:
         if not self._abandoned:
@@ -274,6 +274,7 @@ def _group_of(translator: Translator, piece: Piece, is_bulk: bool) -> Group:
         tuple(translator.tokenizer.target_prefix),
         can_join(model, piece, settings),
         is_bulk,
+        translator.tokenizer.source_frame,
         len(piece.phrases),
     )
 
