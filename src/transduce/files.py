@@ -75,6 +75,16 @@ def read_small(path: Path, limit: int = 1 << 24) -> bytes:
     return data
 
 
+def read_text(
+    path: Path, *, limit: int, error: type[TransduceError] = ArtifactError, remedy: str = "copy it again"
+) -> str:
+    """Return the text of a file of at most ``limit`` bytes; one that is not UTF-8 is an ``error``."""
+    try:
+        return _read(path, limit, error).decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise error(f"{path}, line {_line_of(problem)}: not UTF-8", remedy) from problem
+
+
 def read_json(
     path: Path,
     *,
@@ -86,13 +96,7 @@ def read_json(
 
     What cannot be read is an ``error`` that names the file and, in damaged JSON, the line.
     """
-    try:
-        data = read_small(path, limit)
-    except OSError as problem:
-        raise error(f"cannot read {path}: {reason_of(problem)}", remedy_for(problem)) from problem
-    except DataError as problem:
-        raise error(problem.problem, problem.remedy) from problem
-    return parse_json(data, path, error=error, remedy=remedy)
+    return parse_json(_read(path, limit, error), path, error=error, remedy=remedy)
 
 
 def read_json_object(
@@ -126,8 +130,7 @@ def parse_json(
     except json.JSONDecodeError as problem:
         reason = f"line {problem.lineno} is not valid JSON ({problem.msg}, column {problem.colno})"
     except UnicodeDecodeError as problem:
-        line = problem.object.count(b"\n", 0, problem.start) + 1
-        reason = f"line {line} is not in the encoding {problem.encoding.upper()}"
+        reason = f"line {_line_of(problem)} is not in the encoding {problem.encoding.upper()}"
     except UnicodeEncodeError:
         reason = "it has escapes that are not a character"
     except RecursionError:
@@ -135,6 +138,19 @@ def parse_json(
     except ValueError as problem:  # a number with thousands of digits
         reason = str(problem)
     raise error(f"{path} is damaged: {reason}", remedy)
+
+
+def _read(path: Path, limit: int, error: type[TransduceError]) -> bytes:
+    try:
+        return read_small(path, limit)
+    except OSError as problem:
+        raise error(f"cannot read {path}: {reason_of(problem)}", remedy_for(problem)) from problem
+    except DataError as problem:
+        raise error(problem.problem, problem.remedy) from problem
+
+
+def _line_of(error: UnicodeDecodeError) -> int:
+    return error.object.count(b"\n", 0, error.start) + 1
 
 
 def require_own_file(path: Path) -> None:

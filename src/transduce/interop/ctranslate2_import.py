@@ -18,7 +18,7 @@ from transduce.data.sentencepiece import read_sentencepiece
 from transduce.data.special_tokens import SpecialTokens
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError
-from transduce.files import read_json, read_json_object, read_small
+from transduce.files import read_json, read_json_object, read_text
 from transduce.interop import argos
 from transduce.interop.appended_padding import PAD, append_logit, append_row
 from transduce.interop.ctranslate2_file import CTranslate2File, float_weights, read_ctranslate2
@@ -108,10 +108,7 @@ def _vocabulary(folder: Path, side: str) -> list[str]:
             return tokens
         path = folder / f"{name}.txt"
         if path.exists():
-            try:
-                return read_small(path, _LARGEST_VOCABULARY).decode("utf-8").rstrip("\n").split("\n")
-            except (OSError, UnicodeDecodeError) as error:
-                raise ArtifactError(f"cannot read {path}: {error}", _COPY) from error
+            return read_text(path, limit=_LARGEST_VOCABULARY, remedy=_COPY).rstrip("\n").split("\n")
     raise ArtifactError(f"{folder} has no vocabulary: shared_vocabulary.json is missing", _COPY)
 
 

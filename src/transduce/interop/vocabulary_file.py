@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from transduce.errors import ArtifactError, reason_of, remedy_for
-from transduce.files import read_json, read_small
+from transduce.errors import ArtifactError
+from transduce.files import read_json, read_text
 
 _LARGEST = 1 << 28  # bytes
 _REMEDY = "give a JSON object of tokens and ids, a JSON list of tokens, or a text file with a token per line"
@@ -12,7 +12,7 @@ _REMEDY = "give a JSON object of tokens and ids, a JSON list of tokens, or a tex
 def read_vocabulary(path: Path) -> list[str]:
     """Read tokens in the order of their ids: JSON (token → id, or a list), or text with a token per line."""
     if path.suffix != ".json":
-        return _read_lines(path)
+        return read_token_lines(path)
     content = read_json(path, limit=_LARGEST, remedy=_REMEDY)
     if isinstance(content, dict) and content and all(isinstance(number, int) for number in content.values()):
         tokens = sorted(content, key=content.__getitem__)
@@ -24,11 +24,7 @@ def read_vocabulary(path: Path) -> list[str]:
     return content
 
 
-def _read_lines(path: Path) -> list[str]:
-    try:
-        text = read_small(path, _LARGEST).decode("utf-8-sig")
-    except OSError as error:
-        raise ArtifactError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
-    except UnicodeDecodeError as error:
-        raise ArtifactError(f"{path} is not UTF-8: {error}", _REMEDY) from error
+def read_token_lines(path: Path) -> list[str]:
+    """Read a text file with a token per line."""
+    text = read_text(path, limit=_LARGEST, remedy=_REMEDY)
     return [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
