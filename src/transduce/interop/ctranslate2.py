@@ -164,8 +164,8 @@ def _state(model: Transformer, positions: int) -> dict[str, Tensor]:
         raise AssertionError(f"{min(unused)} was not exported")
     state = export_rows(model, known)
     for row in rows:
-        # Without a bias, CTranslate2 would not subtract the mean.
-        if row not in known and is_norm(row.ours[0]):
+        # Without a bias, CTranslate2 would not subtract the mean, which only RMS norms leave in.
+        if row not in known and is_norm(row.ours[0]) and config.normalization != "rms":
             state |= {name: torch.zeros(config.d_model) for name in row.theirs}
     end = -1 if has_appended_padding(model) else None
     state |= {name: state[name][:end] for name in (*EMBEDDINGS, OUTPUT_BIAS) if name in state}

@@ -15,6 +15,7 @@ SOURCE, TARGET, OUTPUT = (
 )
 EMBEDDINGS = (SOURCE, TARGET, OUTPUT)
 OUTPUT_BIAS = "decoder/projection/bias"
+GATED = ("swiglu", "geglu")  # activations with two matrices
 POSITIONS = tuple(f"{stack}/position_encodings/encodings" for stack in ("encoder", "decoder"))
 # ours → theirs, inside a layer
 _LAYER = {
@@ -66,7 +67,7 @@ def ctranslate2_rows(config: TransformerConfig) -> Iterator[Row]:
             yield from _pair([f"{stack}/layer_norm"], f"{stack}.final_norm")
         for number in range(count):
             for our, their in layer.items():
-                is_gated = our == "feed_forward.inner" and config.activation == "swiglu"
+                is_gated = our == "feed_forward.inner" and config.activation in GATED
                 parts = [their, f"{their}_noact"] if is_gated else [their]
                 places = [f"{stack}/layer_{number}/{part}" for part in parts]
                 yield from _pair(places, f"{stack}.layers.{number}.{our}")
