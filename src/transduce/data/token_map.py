@@ -9,8 +9,8 @@ from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
 from transduce.data.wordpiece import MAX_TOKENS
-from transduce.errors import DataError, reason_of, remedy_for
-from transduce.files import read_small
+from transduce.errors import DataError
+from transduce.files import read_json
 
 _LARGEST = 256_000_000  # bytes
 UNKNOWN = ("<unk>", "[UNK]", "<UNK>", "unk")
@@ -71,12 +71,7 @@ class TokenMap:
 
 def load_tokens(path: Path) -> list[str]:
     """Read what `TokenMap.save` wrote."""
-    try:
-        tokens = json.loads(read_small(path, _LARGEST))
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is damaged: {error}", "copy the model folder again") from error
+    tokens = read_json(path, limit=_LARGEST, error=DataError, remedy="copy the model folder again")
     if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
         raise DataError(f"{path} is not a list of tokens", "copy the model folder again")
     if len(tokens) > MAX_TOKENS:

@@ -5,11 +5,9 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from tokenizers import Tokenizer
-
-from transduce.data.sentencepiece import read_sentencepiece
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError, reason_of
+from transduce.interop.sentencepiece_origin import require_read_from
 
 SUFFIX = ".argosmodel"
 _MODEL = "model.bin"
@@ -47,23 +45,11 @@ def require_packable(package: Path, tokenizer: TokenizerPair, sentencepiece: Pat
         raise ArtifactError(
             f"{package.name} does not end with {SUFFIX}", f"choose a name such as zh-en{SUFFIX}"
         )
-    read = settled(read_sentencepiece(sentencepiece))
-    if any(settled(side.backend) != read for side in (tokenizer.source, tokenizer.target)):
-        raise ArtifactError(
-            f"the model's tokenizer was not read from {sentencepiece}",
-            "give the SentencePiece model of an imported model; other tokenizers have no Argos package",
-        )
+    require_read_from(sentencepiece, tokenizer, "other tokenizers have no Argos package")
     if tokenizer.source_prefix or tokenizer.source_suffix != [tokenizer.vocabulary.eos]:
         raise ArtifactError(
             "Argos Translate adds no tokens to a source, but this model needs some", "leave out --argos"
         )
-
-
-def settled(backend: Tokenizer) -> str:
-    """Return a tokenizer as text, with numbers as they are after they have been written and read once."""
-    copy = Tokenizer.from_str(backend.to_str())
-    copy.encode_special_tokens = False
-    return Tokenizer.from_str(copy.to_str()).to_str()
 
 
 def pack(model: Path, package: Path, sentencepiece: Path, languages: tuple[str, str]) -> Path:

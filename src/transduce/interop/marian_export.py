@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from transduce.config import TransformerConfig
-from transduce.data.sentencepiece import read_sentencepiece
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError, ConfigError
 from transduce.interop.appended_padding import has_appended_padding
-from transduce.interop.argos import settled
 from transduce.interop.marian_file import read_marian
 from transduce.interop.marian_import import EOS, EPSILON, UNK, marian_rows, marian_settings, marian_state
+from transduce.interop.sentencepiece_origin import require_read_from
 from transduce.interop.tables import export_rows
 from transduce.models.transformer import Transformer
 
@@ -167,12 +166,7 @@ def _write_vocabularies(
 ) -> list[str]:
     """Return the names of the files of source and target."""
     if sentencepiece is not None:
-        read = settled(read_sentencepiece(sentencepiece))
-        if any(settled(side.backend) != read for side in (tokenizer.source, tokenizer.target)):
-            raise ArtifactError(
-                f"the model's tokenizer was not read from {sentencepiece}",
-                "give the SentencePiece model of an imported model, or leave out --sentencepiece",
-            )
+        require_read_from(sentencepiece, tokenizer, "for others, leave out --sentencepiece")
         (folder / "vocab.spm").write_bytes(sentencepiece.read_bytes())
         return ["vocab.spm"] * 2
     files = ["vocab.yml"] * 2 if names[0] == names[1] else ["vocab.src.yml", "vocab.trg.yml"]

@@ -216,7 +216,8 @@ def marian_rows(config: TransformerConfig) -> Iterator[Row]:
         ("decoder", "target", config.decoder_layers),
     ):
         if config.embedding_norm:
-            yield from _norm(f"{stack}_emb", f"{side}_norm", "_pre")
+            yield Row([f"{stack}_emb_ln_scale_pre"], [f"{side}_norm.weight"])
+            yield Row([f"{stack}_emb_ln_bias_pre"], [f"{side}_norm.bias"])
         if config.has_final_norm:
             yield from _norm(f"{stack}_top", f"{stack}.final_norm")
         for number in range(count):
@@ -251,9 +252,9 @@ def _attention(their: str, our: str, names: list[str], groups: list[list[str]]) 
     yield Row([f"{their}_bo"], [f"{our}.output.bias"])
 
 
-def _norm(their: str, our: str, suffix: str = "") -> Iterator[Row]:
-    yield Row([f"{their}_ln_scale{suffix}"], [f"{our}.weight"])
-    yield Row([f"{their}_ln_bias{suffix}"], [f"{our}.bias"])
+def _norm(their: str, our: str) -> Iterator[Row]:
+    yield Row([f"{their}_ln_scale"], [f"{our}.weight"])
+    yield Row([f"{their}_ln_bias"], [f"{our}.bias"])
 
 
 FORMAT = Format("marian", "a Marian model (.npz or .bin) with its vocabulary (.spm)", recognises, read)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transduce import artifact
+from transduce.artifact.staging import move, require_new, staging
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation.lines import read_references, read_sources, require_same_length
@@ -15,7 +16,6 @@ from transduce.models.protocol import Model
 from transduce.models.transformer import Transformer
 from transduce.runs.export_targets import TARGETS, Target
 from transduce.runs.parity import compare, take_samples
-from transduce.runs.staging import move, require_new, staging
 
 LONGEST = 200  # tokens of a sample line
 

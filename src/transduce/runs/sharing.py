@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from transduce import artifact
+from transduce.artifact.staging import move, require_new, staging
 from transduce.config import RNNConfig, TransformerConfig
 from transduce.data.tokenizer import TOKENIZER_FILES
 from transduce.errors import ArtifactError, DependencyError, TransduceError, printable
 from transduce.files import folder_path
-from transduce.runs.staging import move, require_new, staging
 
 CARD, CURVES = "README.md", "curves.png"
 _PARTS = (artifact.CONFIG, artifact.WEIGHTS, *TOKENIZER_FILES, CARD, CURVES)
