@@ -45,8 +45,9 @@ def write_like_marian(folder: Path, sentencepiece: Path, **changes):
     vocabulary = backend.get_vocab()
     side = SideTokenizer(backend, [*sorted(vocabulary, key=vocabulary.__getitem__), "<pad>"])
     tokenizer = TokenizerPair(side, side, special=SpecialTokens(pad="<pad>", bos="<pad>", eos="</s>"))
-    sines = {"sine_layout": "halves", "sine_spacing": "endpoint", "norm_epsilon": 1e-6, "output_bias": True}
-    config = small_config(**{**sines, "activation": "swish", **changes})
+    sines = {"sine_layout": "halves", "sine_spacing": "endpoint", "norm_epsilon": 1e-6}
+    ends = {"output_bias": True, "fixed_padding": True}
+    config = small_config(**{**sines, **ends, "activation": "swish", **changes})
     model = shaken(build(config, Vocabulary(**tokenizer.vocabulary.model_dump()), seed=2))
     with torch.no_grad():
         for matrix in (model.source_embedding, model.target_embedding, model.output):

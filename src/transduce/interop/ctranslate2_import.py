@@ -86,9 +86,10 @@ def read(path: Path) -> Imported:
     fields = _read_json(folder / CONFIG, dict) if (folder / CONFIG).exists() else {}
     vocabularies = [_vocabulary(folder, side) for side in _SIDES]
     state = float_weights(file)
-    config = _config(file, state, fields)
+    known = _config(file, state, fields)
     tokens, special = _special_tokens(file, fields, vocabularies, state)
     tokenizer = _tokenizer([path, folder], tokens, special)
+    config = known.model_copy(update={"fixed_padding": tokens != vocabularies})
     model = build(config, tokenizer.vocabulary)
     rows = list(_rows(config, file))
     import_rows(model, rows, with_zero_biases(rows, _without_copies(rows, state), model))

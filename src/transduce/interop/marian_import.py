@@ -125,6 +125,7 @@ def marian_settings(file: MarianFile) -> TransformerConfig:
         "sine_layout": "halves",
         "sine_spacing": "endpoint",
         "output_bias": True,
+        "fixed_padding": True,
         "share": _sharing(file),
     }
     return validate(TransformerConfig, data, where=str(file.path))
