@@ -39,8 +39,8 @@ def train_sentencepiece(path: Path) -> Path:
     return path.with_suffix(".model")
 
 
-def write_like_marian(folder: Path, sentencepiece: Path, **changes):
-    """Write a model as an import leaves it: padding was appended, and the decoder starts from zeros."""
+def like_marian(sentencepiece: Path, **changes):
+    """Return a model as an import leaves it: padding was appended, and the decoder starts from zeros."""
     backend = read_sentencepiece(sentencepiece)
     vocabulary = backend.get_vocab()
     side = SideTokenizer(backend, [*sorted(vocabulary, key=vocabulary.__getitem__), "<pad>"])
@@ -52,6 +52,13 @@ def write_like_marian(folder: Path, sentencepiece: Path, **changes):
     with torch.no_grad():
         for matrix in (model.source_embedding, model.target_embedding, model.output):
             matrix.weight[-1] = 0
-        model.output.bias[-1] = -100
+        if model.output.bias is not None:
+            model.output.bias[-1] = -100
+    return model, tokenizer
+
+
+def write_like_marian(folder: Path, sentencepiece: Path, **changes):
+    """Write such a model, and return it."""
+    model, tokenizer = like_marian(sentencepiece, **changes)
     artifact.save(model, folder, tokenizer)
     return model

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
@@ -130,7 +130,9 @@ _ACTIVATIONS = {  # their names
     "gelu_tanh": "GELUTanh",
     "swish": "SWISH",
     "swiglu": "SWISH",
+    "geglu": "GELU",
 }
+_GATED = ("swiglu", "geglu")
 
 
 def _specification(config: TransformerConfig) -> Any:
@@ -147,15 +149,16 @@ def _specification(config: TransformerConfig) -> Any:
         "pre_norm": config.has_final_norm,  # the only way to ask for a final norm; corrected below
         "layernorm_embedding": config.embedding_norm,
         "activation": common_spec.Activation[activation],
-        "ffn_glu": config.activation == "swiglu",
+        "ffn_glu": config.activation in _GATED,
+        "rms_norm": config.normalization == "rms",
         "head_dim": config.d_k,
         "rotary_dim": d_k - d_k % 2 if config.positions == "rotary" else None,
         "rotary_interleave": True,
     }
     encoder = transformer_spec.TransformerEncoderSpec(config.encoder_layers, config.heads, **options)
     decoder = transformer_spec.TransformerDecoderSpec(config.decoder_layers, config.heads, **options)
-    for stack in (encoder, decoder):
-        stack.pre_norm = config.norm == "pre"
+    for stack, norm in ((encoder, config.encoder_norm or config.norm), (decoder, config.norm)):
+        stack.pre_norm = norm == "pre"
         stack.scale_embeddings = config.scale_embeddings
     return transformer_spec.TransformerSpec(encoder, decoder)
 
@@ -169,7 +172,7 @@ def _fill(spec: Any, model: Transformer, positions: int) -> Iterator[str]:
         for number, place in enumerate(theirs.layer):
             for our, their in layer.items():
                 yield from _put(_inside(place, their), model, f"{stack}.layers.{number}.{our}")
-            if config.activation == "swiglu":
+            if config.activation in _GATED:
                 _split_gate(place.ffn)
         if config.has_final_norm:
             yield from _put(theirs.layer_norm, model, f"{stack}.final_norm")
@@ -211,7 +214,7 @@ def _fill_ends(spec: Any, model: Transformer, positions: int) -> Iterator[str]:
 def _put(place: Any, model: Transformer, name: str) -> Iterator[str]:
     """Fill a linear layer or a layer norm, and yield the names of its parameters."""
     module = model.get_submodule(name)
-    weight, bias = module.weight, module.bias
+    weight, bias = module.weight, getattr(module, "bias", None)
     assert isinstance(weight, Tensor)  # noqa: S101
     is_norm = hasattr(place, "gamma")
     setattr(place, "gamma" if is_norm else "weight", _plain(weight))
@@ -219,7 +222,8 @@ def _put(place: Any, model: Transformer, name: str) -> Iterator[str]:
     if isinstance(bias, Tensor):
         setattr(place, "beta" if is_norm else "bias", _plain(bias))
         yield f"{name}.bias"
-    elif is_norm:  # without a bias, CTranslate2 would not subtract the mean
+    elif is_norm and not isinstance(module, nn.RMSNorm):
+        # Without a bias, CTranslate2 would not subtract the mean.
         place.beta = torch.zeros(len(weight)).numpy()
 
 
