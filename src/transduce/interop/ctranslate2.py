@@ -105,7 +105,10 @@ def _check(config: TransformerConfig, quantization: str | None) -> None:
             "use a model with full attention",
         )
     if config.source_factors:
-        raise ConfigError("a model with source factors cannot be exported", "use transduce translate")
+        raise ConfigError(
+            f"CTranslate2 has no source factors, but the model has source_factors = {config.source_factors}",
+            "use transduce translate",
+        )
     if config.decoder != "attention":
         raise ConfigError(
             f"CTranslate2 has self-attention in its decoder, but the model has decoder = {config.decoder!r}",
