@@ -1,8 +1,10 @@
 """Small model folders for tests of exports."""
 
+from functools import cache
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer
 
 from builders import random_words, shaken, small_config
 from transduce import artifact
@@ -39,9 +41,15 @@ def train_sentencepiece(path: Path) -> Path:
     return path.with_suffix(".model")
 
 
+@cache
+def _read(sentencepiece: Path) -> str:
+    """Read it only once: its normalisation rules are many."""
+    return str(read_sentencepiece(sentencepiece).to_str())
+
+
 def like_marian(sentencepiece: Path, **changes):
     """Return a model as an import leaves it: padding was appended, and the decoder starts from zeros."""
-    backend = read_sentencepiece(sentencepiece)
+    backend = Tokenizer.from_str(_read(sentencepiece))
     vocabulary = backend.get_vocab()
     side = SideTokenizer(backend, [*sorted(vocabulary, key=vocabulary.__getitem__), "<pad>"])
     tokenizer = TokenizerPair(side, side, special=SpecialTokens(pad="<pad>", bos="<pad>", eos="</s>"))
