@@ -100,7 +100,10 @@ def _check(config: TransformerConfig, quantization: str | None) -> None:
             "use a model with full attention",
         )
     if config.source_factors:
-        raise ConfigError("a model with source factors cannot be exported", "use transduce translate")
+        raise ConfigError(
+            f"CTranslate2 has no source factors, but the model has source_factors = {config.source_factors}",
+            "use transduce translate",
+        )
     if config.decoder != "attention":
         raise ConfigError(
             f"CTranslate2 has self-attention in its decoder, but the model has decoder = {config.decoder!r}",
@@ -125,7 +128,9 @@ _ACTIVATIONS = {  # their names
     "gelu_tanh": "GELUTanh",
     "swish": "SWISH",
     "swiglu": "SWISH",
+    "geglu": "GELU",
 }
+_GATED = ("swiglu", "geglu")
 
 
 def _specification(config: TransformerConfig) -> Any:
@@ -142,15 +147,16 @@ def _specification(config: TransformerConfig) -> Any:
         "pre_norm": config.has_final_norm,  # the only way to ask for a final norm; corrected below
         "layernorm_embedding": config.embedding_norm,
         "activation": common_spec.Activation[activation],
-        "ffn_glu": config.activation == "swiglu",
+        "ffn_glu": config.activation in _GATED,
+        "rms_norm": config.normalization == "rms",
         "head_dim": config.d_k,
         "rotary_dim": d_k - d_k % 2 if config.positions == "rotary" else None,
         "rotary_interleave": True,
     }
     encoder = transformer_spec.TransformerEncoderSpec(config.encoder_layers, config.heads, **options)
     decoder = transformer_spec.TransformerDecoderSpec(config.decoder_layers, config.heads, **options)
-    for stack in (encoder, decoder):
-        stack.pre_norm = config.norm == "pre"
+    for stack, norm in ((encoder, config.encoder_norm or config.norm), (decoder, config.norm)):
+        stack.pre_norm = norm == "pre"
         stack.scale_embeddings = config.scale_embeddings
     return transformer_spec.TransformerSpec(encoder, decoder)
 

@@ -69,9 +69,10 @@ def read(path: Path) -> Imported:
     fields = read_json_object(folder / CONFIG, remedy=_COPY) if (folder / CONFIG).exists() else {}
     vocabularies = [_vocabulary(folder, side) for side in _SIDES]
     state = float_weights(file)
-    config = _config(file, state, fields)
+    known = _config(file, state, fields)
     tokens, special = _special_tokens(file, fields, vocabularies, state)
     tokenizer = _tokenizer([path, folder], tokens, special)
+    config = known.model_copy(update={"fixed_padding": tokens != vocabularies})
     model = build(config, tokenizer.vocabulary)
     rows = list(ctranslate2_rows(config))
     import_rows(model, rows, with_zero_biases(rows, _without_copies(rows, state), model))

@@ -24,6 +24,7 @@ from transduce.models.build import build
 
 EOS, UNK = "</s>", "<unk>"
 EPSILON = 1e-6
+ACTIVATIONS = ("swish", "relu")
 _SUFFIXES = (".npz", ".bin")
 _VOCABULARIES = (".spm", ".model")
 _REMEDY = "use Marian itself for this model"
@@ -34,7 +35,7 @@ _ROUNDED = (
 # The only values of options that our blocks can compute; missing ones have them.
 _REQUIRED: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
-    "transformer-ffn-activation": ("swish", "relu"),
+    "transformer-ffn-activation": ACTIVATIONS,
     "transformer-ffn-depth": (2,),
     "transformer-decoder-ffn-depth": (0, 2),
     "transformer-no-projection": (False,),
@@ -125,6 +126,7 @@ def marian_settings(file: MarianFile) -> TransformerConfig:
         "sine_layout": "halves",
         "sine_spacing": "endpoint",
         "output_bias": True,
+        "fixed_padding": True,
         "share": _sharing(file),
     }
     return validate(TransformerConfig, data, where=str(file.path))
