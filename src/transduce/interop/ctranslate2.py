@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transduce.config import TransformerConfig
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
-from transduce.errors import ArtifactError, ConfigError, DependencyError, reason_of
+from transduce.errors import ArtifactError, ConfigError, DependencyError, reason_of, remedy_for_writing
 from transduce.files import user_path
 from transduce.interop.appended_padding import has_appended_padding
 from transduce.models.transformer import Transformer
@@ -264,7 +264,6 @@ def _write(spec: Any, folder: Path, tokenizer: TokenizerPair | None) -> None:
             tokenizer.save(new)
         new.replace(folder)
     except OSError as error:
-        remedy = "check the free space and permissions"
-        raise ArtifactError(f"cannot write {folder}: {reason_of(error)}", remedy) from error
+        raise ArtifactError(f"cannot write {folder}: {reason_of(error)}", remedy_for_writing(error)) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)

@@ -10,7 +10,7 @@ import torch
 from transduce import artifact
 from transduce.data.tokenizer import TOKENIZER_FILES, TokenizerPair
 from transduce.decoding.translator import Translator
-from transduce.errors import ArtifactError, ConfigError, reason_of
+from transduce.errors import ArtifactError, ConfigError, reason_of, remedy_for_writing
 from transduce.evaluation.lines import read_references, read_sources, require_same_length
 from transduce.evaluation.metrics import measure
 from transduce.files import folder_path, real_path
@@ -74,7 +74,7 @@ def _copy_card(folder: Path, out: Path) -> None:
             shutil.copyfile(folder / CARD, out / CARD)
     except OSError as error:
         raise ArtifactError(
-            f"cannot copy {folder / CARD}: {reason_of(error)}", "check the permissions"
+            f"cannot copy {folder / CARD}: {reason_of(error)}", remedy_for_writing(error)
         ) from error
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from transduce.errors import ArtifactError, reason_of, remedy_for
+from transduce.errors import ArtifactError, reason_of, remedy_for, remedy_for_writing
 from transduce.files import sync
 
 
@@ -17,7 +17,7 @@ def require_new(out: Path) -> None:
     except OSError as error:
         raise ArtifactError(f"cannot use {out}: {reason_of(error)}", remedy_for(error)) from error
     if not is_new:
-        raise ArtifactError(f"{out} exists and is not an empty folder", "choose another name")
+        raise ArtifactError(f"{out} exists and is not an empty folder", "choose another name, or remove it first")
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def staging(out: Path) -> Iterator[Path]:
         yield new
     except OSError as error:
         raise ArtifactError(
-            f"cannot write {out}: {reason_of(error)}", "check the free space and permissions"
+            f"cannot write {out}: {reason_of(error)}", remedy_for_writing(error)
         ) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
