@@ -31,7 +31,7 @@ _BEGINNINGS = {
 
 
 def kind_of(path: Path) -> FileKind | None:
-    """Return what a file is if that is plain from its beginning and if it is neither an archive nor a pickle."""
+    """Return what a file is if its beginning tells; ``None`` for archives, pickles and the unknown."""
     try:
         with open_regular(path) as file:
             data = file.read(_PEEK)
@@ -54,4 +54,5 @@ def _is_safetensors(data: bytes) -> bool:
 
 def _is_text(data: bytes) -> bool:
     text = data.decode("utf-8", errors="ignore")  # a character may be cut in two at the end
-    return len(text.encode()) > len(data) - 4 and all(letter.isprintable() or letter.isspace() for letter in text)
+    is_readable = all(letter.isprintable() or letter.isspace() for letter in text)
+    return is_readable and len(text.encode()) > len(data) - 4

@@ -112,4 +112,5 @@ FORMAT = Format(
     "a folder of sentence-transformers",
     recognises,
     read_sentence_transformer,
+    contains="huggingface",
 )
