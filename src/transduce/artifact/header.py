@@ -27,6 +27,7 @@ INT8_FORMAT = 3  # with matrices in 8 bits, which older versions cannot read
 FIRST_HASHED_FORMAT = 2
 INT8_FORMAT = 3  # with matrices in 8 bits, which older versions cannot read
 CONFIG = "config.json"
+_IMPORT = "import a model of another toolkit first: transduce import"
 _LARGEST = 1 << 24  # bytes of config.json
 # Settings of a model that may be edited in config.json, because they do not change what the weights mean.
 EDITABLE = {"dropout", "attention_dropout", "activation_dropout"}
@@ -109,7 +110,7 @@ def parse_header(text: str, path: Path) -> Header:
     except (ValueError, RecursionError) as error:
         raise ArtifactError(f"cannot read {path}: {error}", COPY_AGAIN) from error
     if not isinstance(data, dict) or "transduce" not in data:
-        raise ArtifactError(f"{path} was not written by transduce", "give another folder")
+        raise ArtifactError(f"{path} was not written by transduce", f"give another folder, or {_IMPORT}")
     version = data.get("format")
     if isinstance(version, int) and version > INT8_FORMAT:
         raise ArtifactError(
@@ -130,7 +131,7 @@ def _no_model(folder: Path) -> ArtifactError:
             f"{folder} is a checkpoint, not a model folder", f"give a folder such as {final}"
         )
     final = folder / "final"  # in a run folder
-    remedy = f"give the folder that holds {CONFIG} and {WEIGHTS}"
+    remedy = f"give the folder that holds {CONFIG} and {WEIGHTS}, or {_IMPORT}"
     return ArtifactError(
         f"{folder} is not a model folder: it has no {CONFIG}",
         f"did you mean {final}?" if final.exists() else remedy,

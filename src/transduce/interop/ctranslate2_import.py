@@ -91,7 +91,7 @@ def read(path: Path) -> Imported:
             imported = read(argos.unpack(path, Path(temporary)))
         assert imported.tokenizer is not None  # noqa: S101 (CTranslate2's models have one)
         return replace(imported, translate=partial(_translate, path, imported.tokenizer))
-    path = path.parent if path.is_file() else path
+    path = path.parent if path.is_file() and path.name == MODEL else path
     folder = path / "model" if not (path / MODEL).is_file() and (path / "model").is_dir() else path
     file = read_ctranslate2(folder)
     if file.spec != "TransformerSpec":

@@ -89,8 +89,11 @@ class Options:
         for ours, name in theirs.items():
             value = self.fields.get(name)
             last = value[-1] if isinstance(value, list) and value else value
-            if isinstance(last, int | float) and 0 <= last < 1:
-                found[ours] = float(last)
+            if name is None or last is None or _is_empty(last):
+                continue
+            if not isinstance(last, int | float) or isinstance(last, bool) or not 0 <= last < 1:
+                raise self._wrong(name, last)
+            found[ours] = float(last)
         return found
 
     def require(self, **expected: Any) -> None:

@@ -60,9 +60,10 @@ def find_format(path: Path) -> Format:
     contained = {each.contains for each in found}
     found = [each for each in found if each.name not in contained]
     if len(found) > 1:
+        names = [each.name for each in found]
         raise ArtifactError(
-            f"{path} holds {' and '.join(each.description for each in found)}",
-            f"choose one: --format {' or '.join(each.name for each in found)}",
+            f"{path} holds models in {len(names)} formats: {', '.join(names)}",
+            f"choose one, for example --format {names[0]}",
         )
     if not found:
         raise _unrecognised(path)
@@ -72,10 +73,12 @@ def find_format(path: Path) -> Format:
 def _unrecognised(path: Path) -> ArtifactError:
     if path.is_file() and (kind := kind_of(path)):
         return ArtifactError(f"{path} is {kind.name}, not a model", kind.remedy)
-    what = "is empty" if path.is_dir() and not any(path.iterdir()) else "is in no format that is recognised"
+    if path.is_dir() and not any(path.iterdir()):
+        return ArtifactError(f"{path} is an empty folder", "give a file or folder with a model")
     names = ", ".join(each.name for each in FORMATS)
     return ArtifactError(
-        f"{path} {what}", f"give a model, with --format ({names}), or with --map if it is your own code's"
+        f"{path} is in no format that is recognised",
+        f"name it with --format ({names}), or describe a torch.nn.Transformer of yours with --map",
     )
 
 

@@ -83,6 +83,8 @@ def _is_model(path: Path) -> bool:
 def read(path: Path) -> Imported:
     """Read a model file, or a folder with one, and the SentencePiece models beside it."""
     found = _model_file(path) or path
+    if found.is_dir():
+        raise ArtifactError(f"{path} has no model*.npz or model*.bin of Marian", "give the file itself")
     file = read_marian(found)
     config, state = marian_settings(file), marian_state(file)
     tokenizer = _tokenizer(found.parent)
