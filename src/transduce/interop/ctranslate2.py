@@ -264,6 +264,8 @@ def _write(spec: Any, folder: Path, tokenizer: TokenizerPair | None) -> None:
             tokenizer.save(new)
         new.replace(folder)
     except OSError as error:
-        raise ArtifactError(f"cannot write {folder}: {reason_of(error)}", remedy_for_writing(error)) from error
+        raise ArtifactError(
+            f"cannot write {folder}: {reason_of(error)}", remedy_for_writing(error)
+        ) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
