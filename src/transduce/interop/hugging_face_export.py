@@ -63,9 +63,7 @@ def export_hugging_face(
             write_tokenizer(tokenizer, folder, exported.fields, is_source=isinstance(model, Transformer))
     except (OSError, SafetensorError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else str(error)
-        raise ArtifactError(
-            f"cannot write {folder}: {reason}", remedy_for_writing(error)
-        ) from error
+        raise ArtifactError(f"cannot write {folder}: {reason}", remedy_for_writing(error)) from error
 
 
 def _exported(model: Model, positions: int | None) -> Exported:

@@ -97,9 +97,7 @@ def _write(
         if tokenizer is not None:
             tokenizer.save(folder)
     except OSError as error:
-        raise DataError(
-            f"cannot write {folder}: {reason_of(error)}", remedy_for_writing(error)
-        ) from error
+        raise DataError(f"cannot write {folder}: {reason_of(error)}", remedy_for_writing(error)) from error
 
 
 def _new_model(
