@@ -104,6 +104,7 @@ def test_an_argos_package(pieces, tmp_path):
     assert recognises(package)
     done = run("import", package, "--out", tmp_path / "model")
     assert done.returncode == 0, done.stderr
+    assert "translations equal those of CTranslate2" in done.stderr  # it was unpacked for the comparison, too
     whole, packed = read(folder).model, artifact.load(tmp_path / "model")
     source, target = torch.tensor([[5, 6, 7, 2]]), torch.tensor([[1, 8, 9]])
     assert torch.equal(whole(source, target), packed(source, target))

@@ -18,6 +18,7 @@ FORMAT = 2
 INT8_FORMAT = 3  # with matrices in 8 bits, which older versions cannot read
 FIRST_HASHED_FORMAT = 2
 CONFIG = "config.json"
+_IMPORT = "import a model of another toolkit first: transduce import"
 # Settings of a model that may be edited in config.json, because they do not change what the weights mean.
 EDITABLE = {"dropout", "attention_dropout", "activation_dropout"}
 _EDITABLE = {"transduce", *(f"model.{name}" for name in EDITABLE)}
@@ -100,7 +101,7 @@ def _no_model(folder: Path) -> ArtifactError:
             f"{folder} is a checkpoint, not a model folder", f"give a folder such as {final}"
         )
     final = folder / "final"  # in a run folder
-    remedy = f"give the folder that holds {CONFIG} and {WEIGHTS}"
+    remedy = f"give the folder that holds {CONFIG} and {WEIGHTS}, or {_IMPORT}"
     return ArtifactError(
         f"{folder} is not a model folder: it has no {CONFIG}",
         f"did you mean {final}?" if final.exists() else remedy,

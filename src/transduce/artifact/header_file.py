@@ -40,7 +40,10 @@ class HeaderKind(Generic[HeaderT]):
     def _parse(self, data: bytes | str, path: Path) -> HeaderT:
         content = parse_json(data, path, remedy=COPY_AGAIN)
         if not isinstance(content, dict) or self.mark not in content:
-            raise ArtifactError(f"{path} was not written by transduce", "give another folder")
+            raise ArtifactError(
+                f"{path} was not written by transduce",
+                "give another folder, or import a model of another toolkit first: transduce import",
+            )
         version = content.get("format")
         if isinstance(version, int) and version > self.newest_format:
             raise ArtifactError(

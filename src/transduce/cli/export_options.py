@@ -1,13 +1,15 @@
 """Options of ``transduce export``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Option
 
 from transduce.cli import options as o
 
-To = Annotated[str, Option("--to", metavar="NAME", help="huggingface, ctranslate2, onnx or marian.")]
+To = Annotated[
+    Literal["huggingface", "ctranslate2", "onnx", "marian"], Option("--to", help="Format to write.")
+]
 Out = Annotated[
     Path,
     Option(

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from transduce.data.prepared import RESTORE
-from transduce.errors import DataError, reason_of
+from transduce.errors import DataError, reason_of, remedy_for_writing
 from transduce.files import read_json
 
 Pixels = npt.NDArray[np.uint8]
@@ -110,7 +110,7 @@ class Images:
         except OSError as error:
             raise DataError(
                 f"cannot write {folder}: {reason_of(error)}",
-                "free disk space, or use another folder",
+                remedy_for_writing(error),
             ) from error
 
     @staticmethod

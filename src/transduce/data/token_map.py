@@ -37,7 +37,12 @@ class TokenMap:
             self.to_model[number] = self.ids.get(token, default)
         self._their_unknown = next((vocabulary[token] for token in UNKNOWN if token in vocabulary), None)
         if self.unknown is None and any(token not in self.ids for token in vocabulary):
-            raise DataError(f"{name} has no unknown token, but tokens that the model lacks", "add <unk>")
+            lacking = next(token for token in vocabulary if token not in self.ids)
+            raise DataError(
+                f"the tokenizer {name} has the token {lacking!r}, which the model has not, and the model has "
+                "no token for unknown text",
+                "give the tokenizer that the model was trained with",
+            )
 
     def has_unknown(self, encoding: Encoding) -> bool:
         """Return whether the tokenizer does not know a part of a text."""

@@ -6,6 +6,7 @@ others. It is also what a decoder reads first that starts from a zero embedding.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +25,7 @@ from transduce.interop.appended_padding import PAD, append_logit, append_row
 from transduce.interop.ctranslate2_file import CTranslate2File, float_weights, read_ctranslate2
 from transduce.interop.ctranslate2_table import EMBEDDINGS, OUTPUT, OUTPUT_BIAS, POSITIONS, ctranslate2_rows
 from transduce.interop.imported import Format, Imported
+from transduce.interop.marian_file import is_marian
 from transduce.interop.positions import position_settings
 from transduce.interop.tables import Row, import_rows, with_zero_biases
 from transduce.models.build import build
@@ -51,17 +53,28 @@ _USED = {"activation", "num_heads", "pre_norm", "scale_embeddings", "start_from_
 
 
 def recognises(path: Path) -> bool:
-    """Return whether this is a folder with a ``model.bin`` and a vocabulary, or an Argos package."""
+    """Return whether this is a folder with a ``model.bin``, that file, or an Argos package."""
     if path.is_dir():
-        return any((folder / MODEL).is_file() for folder in (path, path / "model"))
+        return any(_is_model(folder / MODEL) for folder in (path, path / "model"))
+    return _is_package(path) or _is_model(path)
+
+
+def _is_model(path: Path) -> bool:
+    return path.name == MODEL and path.is_file() and not is_marian(path)
+
+
+def _is_package(path: Path) -> bool:
     return path.suffix == argos.SUFFIX and path.is_file()
 
 
 def read(path: Path) -> Imported:
     """Read a folder of CTranslate2, or an Argos package (a file, or unpacked)."""
-    if path.is_file() and path.suffix == argos.SUFFIX:
+    if _is_package(path):
         with TemporaryDirectory() as temporary:
-            return read(argos.unpack(path, Path(temporary)))
+            imported = read(argos.unpack(path, Path(temporary)))
+        assert imported.tokenizer is not None  # noqa: S101 (CTranslate2's models have one)
+        return replace(imported, translate=partial(_translate, path, imported.tokenizer))
+    path = path.parent if path.is_file() and path.name == MODEL else path
     folder = path / "model" if not (path / MODEL).is_file() and (path / "model").is_dir() else path
     file = read_ctranslate2(folder)
     if file.spec != "TransformerSpec":
@@ -81,13 +94,16 @@ def read(path: Path) -> Imported:
 
 
 def _translate(folder: Path, tokenizer: TokenizerPair, lines: list[str]) -> list[str] | None:
-    """Translate greedily with the ``ctranslate2`` package."""
+    """Translate greedily with the ``ctranslate2`` package; ``folder`` may be an Argos package."""
     try:
         import ctranslate2
     except ImportError:
         return None
-    if not (folder / MODEL).exists():  # a package, which was unpacked for reading
-        return None
+    if _is_package(folder):
+        with TemporaryDirectory() as temporary:
+            unpacked = argos.unpack(folder, Path(temporary))
+            inside = unpacked / "model"
+            return _translate(inside if inside.is_dir() else unpacked, tokenizer, lines)
     source, target = tokenizer.source, tokenizer.target
     pieces = [[source.token_at(token) for token in row] for row in source.encode(lines)]
     try:

@@ -196,6 +196,7 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
         "share": share,
         "scale_embeddings": not is_learned,
         "output_bias": bool(ends.bias),
+        **config.inside("training").dropouts("dropout", "attention_dropout"),
     }
     model = built(fields, ids, state, ends, config.where)
     rows = [*end_rows(share, ends), *stack_rows(model, encoder, decoder)]

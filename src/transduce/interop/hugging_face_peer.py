@@ -21,7 +21,7 @@ from transduce.interop.peer import Pair, Search
 
 
 class LineOutput(NamedTuple):
-    """What transformers compute from a line of text, with their own tokenizer."""
+    """What transformers computes from a line of text, with its own tokenizer."""
 
     source: list[int]
     greedy: list[int]  # ids of the best target by greedy decoding, without start and end
@@ -115,7 +115,7 @@ def load_peer(folder: Path) -> Any:
     for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if report.get(problem):
             raise ArtifactError(
-                f"transformers report {problem.replace('_', ' ')} in {folder}: {sorted(report[problem])[0]}",
+                f"transformers reports {problem.replace('_', ' ')} in {folder}: {sorted(report[problem])[0]}",
                 "use another format",
             )
     return model.eval()

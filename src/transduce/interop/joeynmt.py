@@ -191,7 +191,7 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
         "norm_epsilon": 1e-6,
         "share": share,
         "scale_embeddings": embeddings[0].flag("scale"),
-        "dropout": encoder.number("dropout", 0.1),
+        **encoder.dropouts("dropout"),
     }
     notes = _fold_factors(config, state, fields)
     model = built(fields, ids, state, _ENDS, config.where)

@@ -108,4 +108,5 @@ FORMAT = Format(
     "a folder of sentence-transformers",
     recognises,
     read_sentence_transformer,
+    contains="huggingface",
 )

@@ -178,6 +178,7 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
         "max_length": length,
         "share": share,
         "output_bias": True,
+        **encoder.dropouts("dropout_prepost", "dropout_attention", "dropout_act"),
     }
     model = built(fields, ids, state, _ENDS, config.where)
     rows = [*end_rows(share, _ENDS), *stack_rows(model, *stacks)]
