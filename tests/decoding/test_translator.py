@@ -98,9 +98,9 @@ def test_a_wider_beam_has_fewer_sentences_in_a_batch(monkeypatch):
     monkeypatch.setattr(search, "BATCH_HYPOTHESES", 12)
     sizes, original = [], Translator._search
 
-    def recording(self, pieces):
-        sizes.append(len(pieces))
-        return original(self, pieces)
+    def recording(self, task):
+        sizes.append(len(task.pieces))
+        return original(self, task)
 
     monkeypatch.setattr(Translator, "_search", recording)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
