@@ -20,30 +20,51 @@ from transduce.errors import DataError
 
 _LITERAL = re.compile(r"\\x\{([0-9a-f]+)\}")
 _SPECIAL = (r"\A(?:", r")\z")  # around the regular expression of control symbols
-_PARTS = ("model", "normalizer", "pre_tokenizer", "decoder")
+_PARTS = {
+    "model": "vocabulary",
+    "normalizer": "normalizer",
+    "pre_tokenizer": "pre-tokenizer",
+    "decoder": "decoder",
+}
 
 
 def write_sentencepiece(backend: Tokenizer, path: Path) -> None:
-    """Write the model of a tokenizer that `read_sentencepiece` made; added tokens are left out."""
+    """Write the model of a tokenizer that `read_sentencepiece` made; added tokens are left out.
+
+    Other tokenizers are refused; the error names what a SentencePiece model cannot hold.
+    """
     state = json.loads(backend.to_str())
+    kind = state["model"].get("type")
+    if kind not in ("Unigram", "BPE"):
+        raise _refusal(f"its kind is {kind}, not unigram or BPE")
     try:
         data = _serialized(state)
-    except (KeyError, TypeError, ValueError, StopIteration) as error:
-        raise _refusal() from error
+    except (KeyError, TypeError, ValueError, IndexError, StopIteration) as error:
+        raise _refusal("its steps are not those of SentencePiece") from error
     path.write_bytes(data)
     try:
         again = json.loads(read_sentencepiece(path).to_str())
     except DataError as error:
         path.unlink()
-        raise _refusal() from error
-    if any(again[part] != state[part] for part in _PARTS):
-        path.unlink()
-        raise _refusal()
+        raise _refusal(str(error)) from error
+    for part, name in _PARTS.items():
+        if _rounded(again[part]) != _rounded(state[part]):
+            path.unlink()
+            raise _refusal(f"its {name} is not one that SentencePiece has")
 
 
-def _refusal() -> DataError:
+def _rounded(part: Any) -> Any:
+    """Return a part with scores in 32 bits: the library reads the decimals of a file with a small error."""
+    if isinstance(part, dict) and part.get("type") == "Unigram":
+        vocabulary = [(text, struct.pack("<f", score)) for text, score in part["vocab"]]
+        return {**part, "vocab": vocabulary}
+    return part
+
+
+def _refusal(reason: str) -> DataError:
     return DataError(
-        "the tokenizer cannot be written as a SentencePiece model", "use another format for the export"
+        f"the tokenizer cannot be written as a SentencePiece model: {reason}",
+        "use another format for the export",
     )
 
 
