@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, cast
 
+from transduce.data.special_tokens import TARGET_LANGUAGE
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ConfigError
 from transduce.interop.peer import Peer
@@ -117,7 +118,9 @@ def _open_hugging_face(
 ) -> Peer:
     from transduce.interop.hugging_face_peer import HuggingFacePeer
 
-    return HuggingFacePeer(folder)
+    named = tokenizer.special is not None and tokenizer.special.source_prefix == [TARGET_LANGUAGE]
+    language = tokenizer.source.token_at(tokenizer.source_prefix[0]) if named else None
+    return HuggingFacePeer(folder, language or "")
 
 
 def _verify_hugging_face(model: Model, folder: Path) -> list[str]:

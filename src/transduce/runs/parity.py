@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from transduce.data.batching import pad_rows
+from transduce.data.token_map import UNKNOWN
 from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.beam import beam_search
 from transduce.decoding.penalties import plain_penalty
 from transduce.decoding.rules import prefix as begin_with
 from transduce.errors import ArtifactError
 from transduce.evaluation.metrics import measure
-from transduce.interop.peer import Pair, Peer, Search
+from transduce.interop.peer import Pair, Peer, Search, TextPeer
 from transduce.models.protocol import SequenceModel
 from transduce.models.transformer import Transformer
 
@@ -100,6 +101,7 @@ def compare(
     With ``rounded`` weights, only damage is an error, and differences are counted.
     """
     gate = _Gate(model, tokenizer, peer, samples, rounded)
+    gate.compare_tokenizers()
     gate.compare_scores()
     gate.compare_searches(1, "greedy decoding")
     gate.compare_searches(4, "beam search of 4")
@@ -114,6 +116,24 @@ class _Gate:
     samples: Samples
     rounded: bool
     parity: Parity = field(default_factory=Parity)
+
+    def compare_tokenizers(self) -> None:
+        """Compare the ids of all lines with those of the exported tokenizer, if the peer has loaded it."""
+        if not isinstance(self.peer, TextPeer):
+            return
+        lines = self.samples.lines
+        pairs = zip(self.tokenizer.encode_source(lines), self.peer.encode(lines), strict=True)
+        for row, (ours, theirs) in enumerate(pairs):
+            if ours != theirs:
+                at = _first_difference(ours, theirs)
+                names = [self._token(ids[at]) if at < len(ids) else "nothing" for ids in (ours, theirs)]
+                raise self._mismatch(
+                    f"the tokenizer, line {row + 1}, token {at + 1}: ours is {names[0]}, theirs {names[1]}"
+                )
+        self.parity.findings.append(f"tokenizer: {len(lines)} of {len(lines)} lines have the same tokens")
+
+    def _token(self, token: int) -> str:
+        return f"{token} ({self.tokenizer.source.token_at(token)!r})"
 
     def compare_scores(self) -> None:
         """Compare log-probabilities of random targets."""
@@ -158,6 +178,7 @@ class _Gate:
             limit = min(limit, self.model.max_length or limit)
             search = Search(beam, limit, _ALPHA, self.tokenizer.target_prefix)
             ours += search_with(self.model, sources, search)
+            self._compare_texts(ours[-len(sources) :])
             theirs += self.peer.search(sources, search)
         order = _order(self.samples.sources)
         different = [row for row, our, their in sorted(zip(order, ours, theirs, strict=True)) if our != their]
@@ -177,6 +198,18 @@ class _Gate:
             sides = zip(*(by_row[row] for row in range(len(by_row))), strict=True)
             scores = [self._bleu(list(side)) for side in sides]
             self.parity.findings.append(f"BLEU with {name}: ours {scores[0]:.2f}, theirs {scores[1]:.2f}")
+
+    def _compare_texts(self, targets: list[list[int]]) -> None:
+        """Compare the texts of targets; the libraries write unknown tokens differently."""
+        unknown = {self.tokenizer.target.id_of(name) for name in UNKNOWN}
+        if not isinstance(self.peer, TextPeer):
+            return
+        for target in targets:
+            texts = self.tokenizer.decode(target), self.peer.decode(target)
+            if texts[0].strip() != texts[1].strip() and not unknown & set(target):
+                raise self._mismatch(
+                    f"the text of equal tokens: ours is {texts[0]!r}, theirs {texts[1]!r}"
+                )
 
     def _bleu(self, targets: list[list[int]]) -> float:
         texts = [self.tokenizer.decode(target) for target in targets]
