@@ -97,7 +97,8 @@ def compare_pieces(tokenizer: TokenizerPair, sentencepiece: Path, lines: Sequenc
                 f"the SentencePiece model of the package splits {line[:60]!r} differently",
                 "nothing was written; please report it, or add --no-check to write it anyway",
             )
-    return [f"pieces: {len(lines)} of {len(lines)} lines equal those of sentencepiece {version('sentencepiece')}"]
+    library = f"sentencepiece {version('sentencepiece')}"
+    return [f"pieces: {len(lines)} of {len(lines)} lines equal those of {library}"]
 
 
 def settled(backend: Tokenizer) -> str:

@@ -1,4 +1,4 @@
-"""Export to ONNX: ``encoder.onnx``, and ``decoder.onnx`` for one position, with what it remembers of the past.
+"""Export to ONNX: ``encoder.onnx``, and ``decoder.onnx`` for one position with what is known of the past.
 
 The encoder reads ``source`` (batch, source) and returns ``memory_mask`` (batch, source) and, for every layer
 of the decoder, ``memory_key_0``, ``memory_value_0``, … (batch, heads, source, d_k), computed once per
@@ -150,15 +150,15 @@ class _DecoderGraph(nn.Module):
         """Return logits and the next past; without attention to the past, nothing else tells the position."""
         start = past[0].shape[2] if position is None else position[:, None]
         x = self.model.embed_target(tokens[:, None], start)  # type: ignore[arg-type]
-        grown: list[Tensor] = []
+        visible, grown = mask[:, None, None], list[Tensor]()
         for number, layer in enumerate(self.model.decoder.layers):
             at = slice(2 * number, 2 * number + 2)
             reader, cross = layer.self_attention, layer.memory_attention
 
-            def look_back(y: Tensor, reader: nn.Module = reader, at: slice = at, number: int = number) -> Tensor:
+            def look_back(y: Tensor, reader: nn.Module = reader, at: slice = at) -> Tensor:
                 if isinstance(reader, SSRU):
                     gate, candidate = reader.gates(y)
-                    state = gate * past[number][:, None] + candidate
+                    state = gate * past[at.start // 2][:, None] + candidate
                     grown.append(state[:, 0])
                     return torch.relu(state)
                 assert isinstance(reader, FullSelfAttention)  # noqa: S101
@@ -169,7 +169,6 @@ class _DecoderGraph(nn.Module):
 
             x = layer.around_self_attention(x, look_back)
             key, value = memory[at]
-            visible = mask[:, None, None]
             x = layer.around_memory_attention(
                 x, lambda y, a=cross, k=key, v=value: attend(a, a.split_heads(a.query(y)), k, v, visible)
             )

@@ -207,9 +207,7 @@ class _Gate:
         for target in targets:
             texts = self.tokenizer.decode(target), self.peer.decode(target)
             if texts[0].strip() != texts[1].strip() and not unknown & set(target):
-                raise self._mismatch(
-                    f"the text of equal tokens: ours is {texts[0]!r}, theirs {texts[1]!r}"
-                )
+                raise self._mismatch(f"the text of equal tokens: ours is {texts[0]!r}, theirs {texts[1]!r}")
 
     def _bleu(self, targets: list[list[int]]) -> float:
         texts = [self.tokenizer.decode(target) for target in targets]
