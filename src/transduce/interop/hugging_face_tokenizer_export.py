@@ -30,7 +30,7 @@ def write_tokenizer(
     a folder inside.
     """
     if not all(_keeps_ids(side) for side in (tokenizer.source, tokenizer.target)) and _write_pieces(
-        tokenizer, folder, fields
+        tokenizer, folder, fields, is_source=is_source
     ):
         return
     chosen_there = _of_languages(tokenizer, fields)  # where a class adds the tokens of languages itself
@@ -51,8 +51,12 @@ def _write_side(
     frame: tuple[Sequence[int], Sequence[int]],
     fields: Mapping[str, Any],
 ) -> None:
-    backend = Tokenizer.from_str(side.backend.to_str()) if _keeps_ids(side) else renumbered(side)
+    backend = Tokenizer.from_str(side.backend.to_str()) if _keeps_ids(side) else None
     prefix, suffix = ([_name(side, token) for token in tokens] for tokens in frame)
+    if backend is None:
+        vocabulary = tokenizer.vocabulary
+        named = (_name(side, token) for token in (vocabulary.pad, vocabulary.bos, vocabulary.eos))
+        backend = renumbered(side, {*named, *prefix, *suffix})
     if prefix or suffix:
         around = {name: _id(side, name) for name in (*prefix, *suffix)}
         backend.post_processor = processors.TemplateProcessing(
@@ -108,7 +112,9 @@ def _keeps_ids(side: SideTokenizer) -> bool:
     return all(side.map.ids.get(token) == number for token, number in known)
 
 
-def _write_pieces(tokenizer: TokenizerPair, folder: Path, fields: Mapping[str, Any]) -> bool:
+def _write_pieces(
+    tokenizer: TokenizerPair, folder: Path, fields: Mapping[str, Any], *, is_source: bool
+) -> bool:
     """Write SentencePiece models, and the model's tokens with their ids.
 
     Return whether that is possible; other tokenizers are written as ``tokenizer.json``, renumbered.
@@ -119,7 +125,7 @@ def _write_pieces(tokenizer: TokenizerPair, folder: Path, fields: Mapping[str, A
     if fields["model_type"] == "mbart" and source[: len(FAIRSEQ)] == FAIRSEQ:
         write_sentencepiece(tokenizer.source.backend, folder / "sentencepiece.bpe.model")
         settings |= _of_languages(tokenizer, fields)
-    elif _is_framed_as_marian(tokenizer):
+    elif is_source and _is_framed_as_marian(tokenizer):
         try:
             write_sentencepiece(tokenizer.source.backend, folder / "source.spm")
             write_sentencepiece(tokenizer.target.backend, folder / "target.spm")
@@ -137,7 +143,7 @@ def _write_pieces(tokenizer: TokenizerPair, folder: Path, fields: Mapping[str, A
         source = source[: min(map(source.index, languages.values()))]
     else:
         return False
-    if fields["model_type"] != "mbart":
+    if not (folder / "sentencepiece.bpe.model").exists() or fields["model_type"] == "m2m_100":
         _write_json(folder / "vocab.json", _numbered(source))
     _write_json(folder / "tokenizer_config.json", settings)
     return True

@@ -1,6 +1,7 @@
-"""Tokenizers of the ``tokenizers`` library with a model's own ids, where a map between both is not possible."""
+"""Tokenizers of the ``tokenizers`` library with a model's own ids, where ids cannot be mapped afterwards."""
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -14,11 +15,11 @@ _MARK = "\ufdd2"
 _NEVER_MADE = {*UNKNOWN, "<s>", "</s>", "<pad>"}
 
 
-def renumbered(side: SideTokenizer) -> Tokenizer:
+def renumbered(side: SideTokenizer, special: Collection[str]) -> Tokenizer:
     """Return a tokenizer that gives a text the model's ids by itself.
 
     Tokens of the model that the tokenizer does not make are there under names that no text has, so that
-    they can be decoded. A tokenizer that makes tokens that the model lacks is refused, naming one.
+    they can be decoded; ``special`` ones keep their names. A tokenizer that makes tokens that the model lacks is refused, naming one.
     """
     if side.map is None:
         return Tokenizer.from_str(side.backend.to_str())
@@ -28,19 +29,19 @@ def renumbered(side: SideTokenizer) -> Tokenizer:
     lost = sorted(token for token in made if token not in ids and token not in _NEVER_MADE)
     if lost:
         raise _refusal(
-            f"it makes {len(lost):,} pieces that the model does not have, such as {lost[0]!r}, and only our own "
-            "tokenizers turn such pieces into unknown tokens"
+            f"it makes {len(lost):,} pieces that the model does not have, such as {lost[0]!r}, and only our "
+            "own tokenizers turn such pieces into unknown tokens"
         )
     if side.map.unknown is None:
         raise _refusal("the model has no unknown token")
     merges_only = model["type"] == "BPE" and not model.get("ignore_merges")
     # A token of several characters that no merges make is never found in a text.
     names = [
-        token if token in made or (merges_only and len(token) > 1) else _MARK + token
+        token if token in made or token in special or (merges_only and len(token) > 1) else _MARK + token
         for token in side.map.tokens
     ]
     if model["type"] == "Unigram":
-        scores = {token: score for token, score in model["vocab"]}
+        scores = dict(model["vocab"])
         lowest = min(scores.values())
         model["vocab"] = [(name, scores.get(name, lowest)) for name in names]
         model["unk_id"] = side.map.unknown
@@ -52,10 +53,8 @@ def renumbered(side: SideTokenizer) -> Tokenizer:
             raise _refusal("the model has tokens that the tokenizer does not make")
         unmark = {"type": "Replace", "pattern": {"String": _MARK}, "content": ""}
         state["decoder"] = {"type": "Sequence", "decoders": [unmark, state["decoder"]]}
-    added = [
-        {**token, "id": ids[token["content"]]} for token in state["added_tokens"] if token["content"] in ids
-    ]
-    state["added_tokens"] = sorted(added, key=lambda token: int(token["id"]))
+    added = {ids[token["content"]]: token for token in state["added_tokens"] if token["content"] in ids}
+    state["added_tokens"] = [{**added[number], "id": number} for number in sorted(added)]
     return Tokenizer.from_str(json.dumps(state, ensure_ascii=False))
 
 

@@ -79,30 +79,38 @@ def export_model(
         argos.require_packable(out, tokenizer)
         if sentencepiece is not None:
             argos.require_read_from(tokenizer, sentencepiece)
-    lines = None if source is None else read_sources(source)
-    if lines is not None and not lines.lines:
-        raise DataError("--source has no lines to compare with", "give a text with some lines")
-    references = None
-    if reference is not None and lines is not None:
-        both = read_references(reference, alternatives=False)
-        require_same_length(lines, both)
-        references = [each[0] for each in both.lines]
+    lines, references = _texts(source, reference)
     with staging(out) as new:
         if package is not None and sentencepiece is None and tokenizer is not None:
             sentencepiece = new / "sentencepiece.model"
             argos.write_pieces(tokenizer, sentencepiece)
         notes, findings = target.write(model, tokenizer, new / "model", quantize, sentencepiece), []
-        chosen = None if lines is None else lines.lines
         if check:
-            findings = _compare(target, model, tokenizer, new, quantize, chosen, references)
+            findings = _compare(target, model, tokenizer, new, quantize, lines, references)
         finished = new / "model"
         if package is not None and sentencepiece is not None and tokenizer is not None:
             if check:
-                findings += argos.compare_pieces(tokenizer, sentencepiece, chosen or LINES)
+                findings += argos.compare_pieces(tokenizer, sentencepiece, lines or LINES)
             languages = package.source_language, package.target_language
             finished = argos.pack(finished, new / out.name, sentencepiece, languages)
         move(finished, out)
     return Exported(out, findings, [*notes, *target.notes(quantize)])
+
+
+def _texts(
+    source: Path | Sequence[str] | None, reference: Path | Sequence[str] | None
+) -> tuple[list[str] | None, list[str] | None]:
+    """Read the lines to compare with, and their references."""
+    if source is None:
+        return None, None
+    lines = read_sources(source)
+    if not lines.lines:
+        raise DataError("--source has no lines to compare with", "give a text with some lines")
+    if reference is None:
+        return list(lines.lines), None
+    both = read_references(reference, alternatives=False)
+    require_same_length(lines, both)
+    return list(lines.lines), [each[0] for each in both.lines]
 
 
 def _target(name: str, quantize: str | None, package: Package | None) -> Target:
@@ -130,14 +138,14 @@ def _compare(
     """Return what was compared; a difference is an error. Rounded weights are compared after exact ones."""
     if target.peer is None or tokenizer is None or not isinstance(model, Transformer):
         assert target.verify is not None  # noqa: S101 (other models cannot be written)
-        exact = []
+        unrounded = []
         if quantize is not None:
             target.write(model, tokenizer, new / "exact", None, None)
-            exact = [f"float32: {line}" for line in target.verify(model, new / "exact", None)[1:]]
+            unrounded = [f"float32: {line}" for line in target.verify(model, new / "exact", None)[1:]]
             shutil.rmtree(new / "exact")
         library, *rounded = target.verify(model, new / "model", quantize)
         prefix = "" if quantize is None else f"{quantize}: "
-        return [library, *exact, *(prefix + line for line in rounded)]
+        return [library, *unrounded, *(prefix + line for line in rounded)]
     samples = take_samples(model, tokenizer, lines, references, longest=LONGEST)
     findings = []
     if quantize is not None:
