@@ -39,11 +39,16 @@ def train_sentencepiece(path: Path) -> Path:
     return path.with_suffix(".model")
 
 
-def write_like_marian(folder: Path, sentencepiece: Path, **changes):
-    """Write a model as an import leaves it: padding was appended, and the decoder starts from zeros."""
+def write_like_marian(folder: Path, sentencepiece: Path, *, renumbered: bool = False, **changes):
+    """Write a model as an import leaves it: padding was appended, and the decoder starts from zeros.
+
+    If ``renumbered``, the model has its pieces in another order, and one that its tokenizer does not have.
+    """
     backend = read_sentencepiece(sentencepiece)
     vocabulary = backend.get_vocab()
-    side = SideTokenizer(backend, [*sorted(vocabulary, key=vocabulary.__getitem__), "<pad>"])
+    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
+    tokens = ["▁other", *reversed(tokens)] if renumbered else tokens
+    side = SideTokenizer(backend, [*tokens, "<pad>"])
     tokenizer = TokenizerPair(side, side, special=SpecialTokens(pad="<pad>", bos="<pad>", eos="</s>"))
     sines = {"sine_layout": "halves", "sine_spacing": "endpoint", "norm_epsilon": 1e-6, "output_bias": True}
     config = small_config(**{**sines, "activation": "swish", **changes})

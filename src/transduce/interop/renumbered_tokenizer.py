@@ -19,7 +19,8 @@ def renumbered(side: SideTokenizer, special: Collection[str]) -> Tokenizer:
     """Return a tokenizer that gives a text the model's ids by itself.
 
     Tokens of the model that the tokenizer does not make are there under names that no text has, so that
-    they can be decoded; ``special`` ones keep their names. A tokenizer that makes tokens that the model lacks is refused, naming one.
+    they can be decoded; ``special`` ones keep their names. A tokenizer that makes tokens that the model lacks
+    is refused, naming one.
     """
     if side.map is None:
         return Tokenizer.from_str(side.backend.to_str())
