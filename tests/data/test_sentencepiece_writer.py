@@ -94,7 +94,7 @@ def test_a_vocabulary_that_was_extended(unigram, tmp_path):
 
 def test_other_tokenizers_are_refused(tmp_path):
     for kind, reason in (("bpe", "steps"), ("wordpiece", "kind is WordPiece")):
-        tokenizer = train_tokenizer(TEXT, TEXT, kind=kind, size=400)
+        tokenizer = train_tokenizer(TEXT, TEXT, kind=kind, size=600)
         with pytest.raises(DataError, match=reason):
             write_sentencepiece(tokenizer.source.backend, tmp_path / "model")
         assert not (tmp_path / "model").exists()

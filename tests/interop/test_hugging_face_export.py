@@ -145,7 +145,7 @@ def pieces(tmp_path_factory):
 
 def own_ids(backend, *added):
     """Return tokenizers whose model has its pieces in another order, and some more."""
-    tokens = [token for token in reversed(sorted(backend.get_vocab())) if token != "<s>"]  # noqa: S105
+    tokens = [token for token in sorted(backend.get_vocab(), reverse=True) if token != "<s>"]
     side = SideTokenizer(backend, ["<pad>", *added, *tokens])
     return TokenizerPair(side, side, special=SpecialTokens(pad="<pad>", bos="<pad>", eos="</s>"))
 
@@ -184,7 +184,7 @@ def test_pieces_that_the_model_lacks_are_named(tmp_path):
     side = bpe_tokenizer(read_bpe_codes(tmp_path / "codes"), [*SPECIAL, "a@@", "b@@", "abc"])
     special = SpecialTokens(pad="<pad>", bos="<s>", eos="</s>")
     tokenizer = TokenizerPair(side, side, special=special)
-    with pytest.raises(ConfigError, match="makes 2 pieces .* such as 'ab'") as error:
+    with pytest.raises(ConfigError, match=r"makes 2 pieces .* such as 'ab'") as error:
         export_hugging_face(model_for(tokenizer), tokenizer, tmp_path / "out")
     assert "--to" in str(error.value)
 
