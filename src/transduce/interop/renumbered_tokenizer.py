@@ -62,5 +62,5 @@ def renumbered(side: SideTokenizer, special: Collection[str]) -> Tokenizer:
 def _refusal(reason: str) -> ConfigError:
     return ConfigError(
         f"transformers cannot have the model's tokenizer: {reason}",
-        "use --to ctranslate2 or --to onnx, and this tokenizer beside it",
+        "use --to onnx, which has our tokenizer beside the model, or --to ctranslate2",
     )
