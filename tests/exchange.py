@@ -47,11 +47,16 @@ def _read(sentencepiece: Path) -> str:
     return str(read_sentencepiece(sentencepiece).to_str())
 
 
-def like_marian(sentencepiece: Path, **changes):
-    """Return a model as an import leaves it: padding was appended, and the decoder starts from zeros."""
+def like_marian(sentencepiece: Path, *, renumbered: bool = False, **changes):
+    """Return a model as an import leaves it: padding was appended, and the decoder starts from zeros.
+
+    If ``renumbered``, the model has its pieces in another order, and one that its tokenizer does not have.
+    """
     backend = Tokenizer.from_str(_read(sentencepiece))
     vocabulary = backend.get_vocab()
-    side = SideTokenizer(backend, [*sorted(vocabulary, key=vocabulary.__getitem__), "<pad>"])
+    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
+    tokens = ["▁other", *reversed(tokens)] if renumbered else tokens
+    side = SideTokenizer(backend, [*tokens, "<pad>"])
     tokenizer = TokenizerPair(side, side, special=SpecialTokens(pad="<pad>", bos="<pad>", eos="</s>"))
     sines = {"sine_layout": "halves", "sine_spacing": "endpoint", "norm_epsilon": 1e-6}
     ends = {"output_bias": True, "fixed_padding": True}

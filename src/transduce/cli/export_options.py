@@ -59,7 +59,8 @@ SentencePiece = Annotated[
     Path | None,
     Option(
         metavar="FILE",
-        help="The SentencePiece model that the tokenizer was read from; for --argos and --to marian.",
+        help="The SentencePiece model that the tokenizer was read from; for --to marian, and for --argos "
+        "instead of one that is written from the tokenizer.",
         rich_help_panel=o.DATA,
     ),
 ]

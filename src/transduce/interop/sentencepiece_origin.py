@@ -14,15 +14,15 @@ def require_read_from(sentencepiece: Path, tokenizer: TokenizerPair, otherwise: 
 
     ``otherwise`` says what holds for models that have no such file.
     """
-    read = _settled(read_sentencepiece(sentencepiece))
-    if any(_settled(side.backend) != read for side in (tokenizer.source, tokenizer.target)):
+    read = settled(read_sentencepiece(sentencepiece))
+    if any(settled(side.backend) != read for side in (tokenizer.source, tokenizer.target)):
         raise ArtifactError(
             f"the model's tokenizer was not read from {sentencepiece}",
             f"give the SentencePiece model of an imported model; {otherwise}",
         )
 
 
-def _settled(backend: Tokenizer) -> str:
+def settled(backend: Tokenizer) -> str:
     """Return a tokenizer as text, with numbers as they are after they have been written and read once."""
     copy = Tokenizer.from_str(backend.to_str())
     copy.encode_special_tokens = False
