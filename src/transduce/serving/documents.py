@@ -1,5 +1,0 @@
-KINDS = (".txt",)
-
-
-def read_document(name, content, language):
-    raise NotImplementedError
