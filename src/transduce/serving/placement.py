@@ -97,13 +97,14 @@ class _Placer:
         return pinned
 
     def _wanted(self, marker: Marker, pinned: Place | None) -> Place:
-        if marker.content is not None:
+        if marker.begin == marker.end or (marker.content is not None and pinned):
             return pinned or (self._point(marker.begin),) * 2
-        if marker.begin == marker.end:
-            return pinned or (self._point(marker.begin),) * 2
-        if marker.begin == 0 and marker.end == len(self.source):
+        if marker.begin == 0 and marker.end == len(self.source) and marker.content is None:
             return 0, len(self.target)
-        begin, end = self._linked(marker) or (self._begin(marker.begin), self._end(marker.end))
+        linked = self._linked(marker)
+        if marker.content is not None and linked is None:
+            return (self._point(marker.begin),) * 2
+        begin, end = linked or (self._begin(marker.begin), self._end(marker.end))
         begin, end = self._trimmed(begin, max(begin, end), marker)
         return (min(begin, pinned[0]), max(end, pinned[1])) if pinned else (begin, end)
 
