@@ -27,8 +27,6 @@ SOUP = st.lists(
             "<",
             ">",
             "&",
-        ]
-        + [
             "&amp;",
             "&lt;b&gt;",
             "&eacute;",
@@ -39,8 +37,6 @@ SOUP = st.lists(
             "-->",
             "<!-- c. D -->",
             "<![CDATA[",
-        ]
-        + [
             "]]>",
             "<!doctype html>",
             "<?php",
@@ -50,16 +46,26 @@ SOUP = st.lists(
             "<style>a<b",
             "</style>",
             "<pre>",
-        ]
-        + [
             "</pre>",
             "<span translate=no>",
             "<span class='a notranslate'>",
             "</span>",
             "<code>x y</code>",
             '<a b="',
+            '"',
+            "'",
+            "One. ",
+            "Two",
+            " ",
+            "\n",
+            " three! ",
+            "犬。",
+            "{name}",
+            "Dr.",
+            "<B>",
+            "</",
+            "<3",
         ]
-        + ['"', "'", "One. ", "Two", " ", "\n", " three! ", "犬。", "{name}", "Dr.", "<B>", "</", "<3"]
     ),
     max_size=25,
 ).map("".join) | st.text(max_size=40)
@@ -186,7 +192,6 @@ def spoken(text, translate=shouted, **options):
             "<p translate='no'>a</p> <p>b <i translate=no>c</p> d",
             "<p translate='no'>a</p> <p>B <i translate=no>c</p> D",
         ),
-        ("a <b>b</b><i>c</i>", "A <b>B</b><i>C</i>"),
         ("12 &nbsp; - *", "12 &nbsp; - *"),
     ],
 )
@@ -202,7 +207,7 @@ def test_tags_go_with_their_words():
 
 
 def test_without_links_tags_go_to_their_share_of_the_text():
-    (segment,) = (layout := html_layout("Two <b>young</b> men", "en")).segments
+    layout = html_layout("Two <b>young</b> men", "en")
     assert layout.render([TranslatedSegment("Zwei junge Männer")]).text == "Zwei <b>junge</b> Männer"
 
 
@@ -211,14 +216,12 @@ def test_untranslated_elements_are_read_and_copied():
     (segment,) = layout.segments
     assert segment.text == "Run pip x, now"
     assert segment.protected == ("pip x",)
+    element = "<kbd>a<b>c</b></kbd>"  # has tags inside, and is not read
     for target, shown in [
-        ("Jetzt pip x laufen", "Jetzt <code>pip x</code> laufen"),
-        ("Lauf, jetzt", "Lauf <code>pip x</code>, jetzt"),
+        ("Jetzt pip x laufen", f"Jetzt <code>pip x</code> {element} laufen"),
+        ("Los, jetzt", f"Los <code>pip x</code>, jetzt {element}"),
     ]:
-        result = layout.render([TranslatedSegment(target)]).text
-        assert result.count("<code>pip x</code>") == result.count("<kbd>a<b>c</b></kbd>") == 1
-        assert result.replace("<kbd>a<b>c</b></kbd>", "").split()[0] in shown
-    assert "<code>pip x</code> laufen" in layout.render([TranslatedSegment("Jetzt pip x laufen")]).text
+        assert layout.render([TranslatedSegment(target)]).text == shown
 
 
 def test_xml():
@@ -252,11 +255,15 @@ def test_xml():
         "<![CDATA[",
         " ",
         "<p>a",
-    ]
-    + ["<code>a</code> b ", "<span translate=no>", "<script>", "<b", "&amp;. A"],
+        "<code>a</code> b ",
+        "<span translate=no>",
+        "<script>",
+        "<b",
+        "&amp;. A",
+    ],
 )
 def test_the_time_is_linear(unit):
-    text = (unit * 1_000_000)[:1_000_000]
+    text = (unit * 100_000)[:100_000]
     start = time.perf_counter()
     layout = html_layout(text, "en")
     translated = []
@@ -265,4 +272,12 @@ def test_the_time_is_linear(unit):
         links = [Link(place, place + 1, half - place, half - place + 1) for place in range(0, half, 2)]
         translated.append(TranslatedSegment("x" * (half + 1), links))
     layout.render(translated)
+    assert time.perf_counter() - start < 20
+
+
+def test_a_large_page_takes_seconds():
+    text = "<p>One <b>two</b> three, <i>four</i> &amp; more. Five six seven.</p>\n" * 15_000  # 1 MB
+    start = time.perf_counter()
+    layout = html_layout(text, "en")
+    layout.render([TranslatedSegment("Ja, nein") for _ in layout.segments])
     assert time.perf_counter() - start < 60

@@ -136,7 +136,8 @@ class FlowSplitter:
         segment = Segment(
             self.text[begin:end],
             lead[0].begin if lead else self.flow.source_begin(begin),
-            trail[-1].end if trail else self.flow.source_end(end),
+            # The last item may be an element whose text ends the sentence.
+            max(self.flow.source_end(end), items[-1].end if items else 0),
             tuple(self._markers(items, begin, end)),
             tuple((low - begin, high - begin) for low, high in places),
             is_markup=self.flow.entities,

@@ -73,7 +73,7 @@ def html_layout(
     segments: list[Segment] = []
     edges: dict[int, tuple[str, str]] = {}
     for flow in walker.flows():
-        for segment, edge in _segments(flow, language, do_not_translate, splitting, protect):
+        for segment, edge in flow_segments(flow, language, do_not_translate, splitting, protect):
             if any(edge):
                 edges[len(segments)] = edge
             segments.append(segment)
@@ -201,9 +201,10 @@ class _Walker:
         )
 
 
-def _segments(
+def flow_segments(
     flow: Flow, language: str | None, do_not_translate: Sequence[str], splitting: Splitting, protect: bool
 ) -> list[tuple[Segment, Edges]]:
+    """Return the sentences of a flow that have something to translate."""
     text = flow.text
     contents = [(item.place, item.content[0]) for item in flow.items if item.content]
     found = find_protected(text, do_not_translate) if protect else []

@@ -112,8 +112,10 @@ def _markup(text: str, begin: int, find: _Finder, is_xml: bool) -> Token | None:
                 return Token(Kind.OTHER, begin, end + len(closing))
             if opening == "<!--":
                 return Token(Kind.OTHER, begin, len(text))
+    if find(">", begin) < 0:
+        return None
     name = _NAME.match(text, begin)
-    if name is None or find(">", begin) < 0:
+    if name is None:
         return None
     end = _tag_end(text, name.end(), find)
     key = name[1] if is_xml else name[1].lower()

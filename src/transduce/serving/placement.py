@@ -64,7 +64,9 @@ class _Placer:
             low, high = (0, len(self.target)) if parent < 0 else places[parent]
             latest = low
             for child in children:
-                begin, end = self._wanted(self.markers[child], pinned.get(child))
+                begin, end = self._edge(child, low, high) or self._wanted(
+                    self.markers[child], pinned.get(child)
+                )
                 begin, end = (min(max(place, low), high) for place in (begin, end))
                 if self.markers[child].is_ordered:
                     begin = latest = max(begin, latest)
@@ -77,6 +79,16 @@ class _Placer:
                 places[child] = (begin, end)
                 cursor = end
         return places
+
+    def _edge(self, child: int, low: int, high: int) -> Place | None:
+        """Return the place of what stands at the very beginning or end of the element around it."""
+        marker = self.markers[child]
+        if marker.parent < 0 or marker.begin != marker.end:
+            return None
+        parent = self.markers[marker.parent]
+        if marker.begin == parent.end:
+            return high, high
+        return (low, low) if marker.begin == parent.begin else None
 
     def _pinned(self) -> dict[int, Place]:
         """Return where the translation has the contents that stay verbatim, and the hulls around them."""
@@ -161,8 +173,12 @@ class _Placer:
         return _word_end(self.target, point) if follows_word else _word_begin(self.target, point)
 
     def _share(self, place: int) -> int:
-        """Return the place in proportion to the lengths."""
-        return round(place * len(self.target) / max(len(self.source), 1))
+        """Return the place in proportion to the lengths, at the end of a word if it is that in the source."""
+        share = round(place * len(self.target) / max(len(self.source), 1))
+        if _is_inside_word(self.source, place):
+            return share
+        begin, end = _word_begin(self.target, share), _word_end(self.target, share)
+        return begin if share - begin <= end - share else end
 
 
 def _is_valid(link: Link, source: int, target: int) -> bool:
