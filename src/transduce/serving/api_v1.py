@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import AsyncIterator
+from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Form, Header, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-import transduce
 from transduce.decoding.translation import Candidate
 from transduce.serving.directions import Direction
 from transduce.serving.errors import RequestError
@@ -16,8 +16,6 @@ from transduce.serving.inspecting import alternatives, attention_page
 from transduce.serving.languages import Detected, is_right_to_left, language_name
 from transduce.serving.server import Server, unless_disconnected
 from transduce.serving.service import Options, Sentence, TranslatedText
-
-INSPECT_POLICY_ANCESTORS = "frame-ancestors 'self'"
 
 
 class Body(BaseModel):
@@ -219,7 +217,7 @@ def _models(server: Server) -> dict[str, Any]:
     settings, directions = server.settings, server.directions
     codes = sorted({*directions.sources, *directions.targets})
     return {
-        "version": transduce.__version__,
+        "version": version("transduce"),
         "directions": [
             {
                 "source": direction.source,

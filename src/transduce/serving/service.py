@@ -9,7 +9,7 @@ from typing import Literal
 
 from transduce.decoding.glossary import Glossary, is_term_in
 from transduce.decoding.guard import choose as choose_better
-from transduce.decoding.guard import copies_are_wrong, findings, remedy_settings
+from transduce.decoding.guard import findings, remedy_settings
 from transduce.decoding.translation import Translation
 from transduce.decoding.translator import Translator
 from transduce.serving.alignment import links_of
@@ -124,7 +124,7 @@ class Service:
         async with (
             self._admitted(len(segments)),
             self.store.use(direction) as translator,
-            aclosing(self._sentences(translator, segments, options)) as sentences,
+            aclosing(self._sentences(translator, direction, segments, options)) as sentences,
         ):
             async for sentence in sentences:
                 yield sentence
@@ -145,12 +145,13 @@ class Service:
         return make() if len(text) < 2000 else await asyncio.to_thread(make)
 
     async def _sentences(
-        self, translator: Translator, segments: Sequence[Segment], options: Options
+        self, translator: Translator, direction: Direction, segments: Sequence[Segment], options: Options
     ) -> AsyncGenerator[Sentence]:
         """Yield translated sentences in order; a few chunks are under way at a time."""
         is_bulk = len(segments) > BULK
         settings = replace(translator.settings, nbest=options.candidates)
-        work = SegmentTranslator(self.scheduler, with_settings(translator, settings), options, is_bulk)
+        chosen = with_settings(translator, settings)
+        work = SegmentTranslator(self.scheduler, chosen, direction, options, is_bulk)
         chunks = [segments[begin : begin + _CHUNK] for begin in range(0, len(segments), _CHUNK)]
         tasks: list[asyncio.Task[list[Sentence]]] = []
         try:
@@ -165,18 +166,22 @@ class Service:
 
 
 def layout_of(text: str, language: str | None, options: Options) -> Layout:
-    """Return the sentences of a text, and what stands between them."""
+    """Return the sentences of a text, and what stands between them.
+
+    Where the language is not known, lines are not split: they may be words, numbers or dates.
+    """
+    splitting = "lines" if language is None and options.splitting == "all" else options.splitting
     if options.format == "text":
-        return plain_layout(text, language, options.do_not_translate, options.splitting)
+        return plain_layout(text, language, options.do_not_translate, splitting)
     return html_layout(
         text,
         language,
-        xml=options.format == "xml",
+        is_xml=options.format == "xml",
         ignore_tags=options.ignore_tags,
         splitting_tags=options.splitting_tags,
         non_splitting_tags=options.non_splitting_tags,
         do_not_translate=options.do_not_translate,
-        splitting=options.splitting,
+        splitting=splitting,
     )
 
 
@@ -231,10 +236,7 @@ class SegmentTranslator:
     ) -> tuple[Translation, list[Warning]]:
         if not translation.candidates:
             return translation, []
-        best, tokenizer = translation.candidates[0], self._translator.tokenizer
-        special = tokenizer.special
-        languages = (special.source_language, special.target_language) if special else (None, None)
-        copies = copies_are_wrong([], languages)
+        best, copies = translation.candidates[0], self._copies_are_wrong
         found = findings(segment.text, best, translation.source_tokens, copies=copies)
         if not found:
             return translation, []
