@@ -9,7 +9,7 @@ from typing import Literal
 
 from transduce.decoding.glossary import Glossary, is_term_in
 from transduce.decoding.guard import choose as choose_better
-from transduce.decoding.guard import findings, remedy_settings
+from transduce.decoding.guard import copies_are_wrong, findings, remedy_settings
 from transduce.decoding.translation import Translation
 from transduce.decoding.translator import Translator
 from transduce.serving.alignment import links_of
@@ -188,8 +188,17 @@ def layout_of(text: str, language: str | None, options: Options) -> Layout:
 class SegmentTranslator:
     """Translates the segments of one request."""
 
-    def __init__(self, scheduler: Scheduler, translator: Translator, options: Options, is_bulk: bool) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        translator: Translator,
+        direction: Direction,
+        options: Options,
+        is_bulk: bool,
+    ) -> None:
         self._scheduler, self._options, self._is_bulk = scheduler, options, is_bulk
+        languages = direction.source, direction.target
+        self._copies_are_wrong = None not in languages and copies_are_wrong([], languages)
         glossary = Glossary(options.terms) if options.terms else None
         self._translator = replace(translator, glossary=glossary, on_warning=_ignore)
 
