@@ -73,7 +73,12 @@ def translate_text(text: str, request: dict[str, Any]) -> dict[str, Any]:
         translated, order = translate_sentence(text[begin:end], source, terms)
         target = len(whole)
         alignment = [
-            [begin + words_of(text[begin:end])[of][0], begin + words_of(text[begin:end])[of][1], target + first, target + last]
+            [
+                begin + words_of(text[begin:end])[of][0],
+                begin + words_of(text[begin:end])[of][1],
+                target + first,
+                target + last,
+            ]
             for of, (first, last) in zip(order, words_of(translated), strict=False)
             if of < len(words_of(text[begin:end]))
         ]
@@ -116,7 +121,9 @@ class FakeServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, *, key: str | None = None, languages: bool = True, detection: bool = True, port: int = 0) -> None:
+    def __init__(
+        self, *, key: str | None = None, languages: bool = True, detection: bool = True, port: int = 0
+    ) -> None:
         super().__init__(("127.0.0.1", port), Handler)
         self.key, self.languages, self.detection = key, languages, detection
         self.requests: list[tuple[str, Any]] = []
@@ -134,7 +141,9 @@ class FakeServer(ThreadingHTTPServer):
         return {
             "version": "0.9",
             "directions": [{"source": a, "target": b, "name": "small", "loaded": True} for a, b in pairs],
-            "languages": [{"code": code, "name": name} for code, name in NAMES.items()] if self.languages else [],
+            "languages": [{"code": code, "name": name} for code, name in NAMES.items()]
+            if self.languages
+            else [],
             "limits": {"characters": 2000, "items": 3},
             "key_required": self.key is not None,
             "detection": self.detection and self.languages,
@@ -177,7 +186,11 @@ class Handler(BaseHTTPRequestHandler):
         form = parse_qs(data.decode()) if kind.startswith("application/x-www-form-urlencoded") else {}
         given = form.get("api_key", [self.headers.get("Authorization", "").removeprefix("Bearer ")])[0]
         if self.server.key and given != self.server.key and parts.path != "/v1/models":
-            self.refuse(403, "This key is not known." if given else "A key is needed.", "Ask whoever runs this server.")
+            self.refuse(
+                403,
+                "This key is not known." if given else "A key is needed.",
+                "Ask whoever runs this server.",
+            )
         elif parts.path.startswith("/v1/glossaries"):
             self.glossaries(parts.path.removeprefix("/v1/glossaries").strip("/"), body)
         elif parts.path.startswith("/v1/documents"):
@@ -227,7 +240,9 @@ class Handler(BaseHTTPRequestHandler):
             self.refuse(404, "No such glossary.", "Choose another one.")
         elif self.command == "GET" and not name:
             listed = [{**one, "entry_count": len(one["entries"])} for one in known.values()]
-            self.answer(200, {"glossaries": [{k: v for k, v in one.items() if k != "entries"} for one in listed]})
+            self.answer(
+                200, {"glossaries": [{k: v for k, v in one.items() if k != "entries"} for one in listed]}
+            )
         elif self.command == "GET":
             self.answer(200, known[name])
         elif self.command == "DELETE":
@@ -255,7 +270,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def inspect(self, form: dict[str, list[str]]) -> None:
         text = form["text"][0].replace("&", "&amp;").replace("<", "&lt;")
-        page = f"<!DOCTYPE html><html lang=en><title>Attention</title><style>p{{color:#28c}}</style><p id=t>{text}</p>"
+        page = f"<!DOCTYPE html><html lang=en><title>Attention</title><style>p{{color:#28c}}@media(prefers-color-scheme:dark){{html{{background:#12151c}}}}</style><p id=t>{text}</p>"
         policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"
         self.answer(200, page.encode(), "text/html", Content_Security_Policy=policy)
 
@@ -267,7 +282,8 @@ def alternatives(body: dict[str, Any]) -> list[dict[str, Any]]:
     tail = f" {rest[1]}" if len(rest) > 1 else ""
     words = ["tiny", "small", "<img src=x onerror=alert(1)>"]
     return [
-        {"text": f"{prefix}{word}{tail}", "next": word, "confidence": 0.6 - 0.1 * rank} for rank, word in enumerate(words)
+        {"text": f"{prefix}{word}{tail}", "next": word, "confidence": 0.6 - 0.1 * rank}
+        for rank, word in enumerate(words)
     ]
 
 

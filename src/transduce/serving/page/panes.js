@@ -104,8 +104,15 @@ function placeAtPoint(event, container) {
   return node ? places.get(node) : null;
 }
 
+// The sentence that the text cursor is in, or null if it is not in the text.
+export function sentenceAtCursor() {
+  const place = document.activeElement === $("source") ? placeAtPosition($("source").selectionStart) : null;
+  return place ? place.sentence : null;
+}
+
+// The word or sentence at a position of the text, unless its translation is still to come.
 function placeAtPosition(position) {
-  if (!shown || shown.sentences.length === 0) return null;
+  if (!shown || shown.sentences.length === 0 || shown.result.text !== $("source").value) return null;
   const index = sentenceAt(shown.result, position);
   const word = shown.sentences[index].source.findIndex(({ begin, end }) => begin <= position && position <= end);
   return { side: "source", sentence: index, word: word < 0 ? null : word };
