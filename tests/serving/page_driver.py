@@ -14,6 +14,7 @@ CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 if not (CHROMIUM and DRIVER):
     pytest.skip("chromium and chromedriver are not installed", allow_module_level=True)
 
+from selenium.common.exceptions import StaleElementReferenceException  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -71,10 +72,17 @@ class Page:
     def until(self, condition: Callable[[], object]):
         """Wait until a condition is true, and return it."""
         end = time.monotonic() + PATIENCE
-        while not (found := condition()):
+
+        def found():
+            try:
+                return condition()
+            except StaleElementReferenceException:  # the page replaced what was being read
+                return None
+
+        while not (value := found()):
             assert time.monotonic() < end, "the page did not get there in time"
             time.sleep(0.03)
-        return found
+        return value
 
     def type(self, text, selector="#source"):
         self.one(selector).click()
