@@ -24,6 +24,7 @@ from transduce.cli import (
     quantize,
     report,
     score,
+    serve,
     shortlist,
     train,
     translate,
@@ -43,6 +44,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Translate": {
         "translate": translate.translate,
+        "serve": serve.serve,
         "interactive": interactive.interactive,
         "backtranslate": backtranslate.backtranslate,
         "shortlist": shortlist.shortlist,

@@ -67,6 +67,15 @@ Shortlist = Annotated[
         rich_help_panel=SEARCH,
     ),
 ]
+Guard = Annotated[
+    bool,
+    Option(
+        "--guard",
+        help="Notice translations that loop, copy their source, or are absurdly long or short; search again "
+        "with rules against it, keep the better translation, and print a warning.",
+        rich_help_panel=SEARCH,
+    ),
+]
 ShortlistFile = Annotated[
     Path,
     Option("--out", metavar="FILE", help="Shortlist to write, a .safetensors file.", rich_help_panel=OUTPUT),

@@ -38,6 +38,7 @@ def translate(
     diversity: s.Diversity = 0.5,
     stop: o.Stop = "exact",
     too_long: o.TooLong = "split",
+    guard: s.Guard = False,
     verbose: o.Verbose = False,
 ) -> None:
     """Translate lines: one translation per line, in order; blank lines stay blank.
@@ -84,6 +85,7 @@ def translate(
         target_language=target_language,
         shortlist=shortlist,
         alignments=format == "json",
+        guard=guard,
         on_warning=warn,
     )
     if verbose:

@@ -36,7 +36,8 @@ class SpecialTokens(Settings):
     @model_validator(mode="after")
     def _check(self) -> "SpecialTokens":
         for code in (self.source_language, self.target_language):
-            if code is not None and code not in self.languages:
+            # A model of one direction has languages without tokens.
+            if code is not None and self.languages and code not in self.languages:
                 raise ValueError(f"language {code!r} has no token; add it to languages")
         return self
 
@@ -54,6 +55,15 @@ class SpecialTokens(Settings):
                 )
             names.append(token if code is None else self.languages[code])
         return names
+
+    @property
+    def directions(self) -> list[tuple[str | None, str | None]]:
+        """The source and target languages between which the model translates; ``None`` if not known."""
+        known: list[str | None] = [*self.languages] or [None]
+        sources = [self.source_language] if self.source_language else known
+        targets = [self.target_language] if self.target_language else known
+        pairs = [(source, target) for source in sources for target in targets]
+        return [(source, target) for source, target in pairs if source is None or source != target] or pairs
 
     def save(self, path: Path) -> None:
         """Write the file."""

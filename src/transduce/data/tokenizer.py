@@ -334,12 +334,13 @@ class TokenizerPair:
         """Return the same tokenizers for other languages; ``None`` keeps the one chosen before."""
         if source is None and target is None:
             return self
-        if self.special is None or not self.special.languages:
+        if self.special is None or not (self.special.languages or self.special.source_language):
             raise DataError(
                 "the model has no languages to choose from", "leave out --source-lang and --target-lang"
             )
-        known = self.special.languages
-        for code in (source, target):
+        fixed = self.special.source_language, self.special.target_language
+        for code, own in zip((source, target), fixed, strict=True):
+            known = self.special.languages or {own or "": ""}  # a model of one direction has no choice
             if code is not None and code not in known:
                 raise DataError(
                     f"the model has no language {code!r}", f"choose one of: {', '.join(sorted(known))}"
@@ -347,6 +348,19 @@ class TokenizerPair:
         chosen = {"source_language": source, "target_language": target}
         special = self.special.model_copy(update={key: code for key, code in chosen.items() if code})
         return TokenizerPair(self.source, self.target, self.factors, special)
+
+    @property
+    def directions(self) -> list[tuple[str | None, str | None]]:
+        """The source and target languages between which the model translates; ``None`` if not known."""
+        return [(None, None)] if self.special is None else self.special.directions
+
+    def with_direction(self, source: str, target: str) -> "TokenizerPair":
+        """Return the tokenizer of a model of one direction that knows its languages."""
+        ids, side = self.vocabulary, self.target
+        pad, bos, eos = (side.token_at(token) or "" for token in (ids.pad, ids.bos, ids.eos))
+        special = self.special or SpecialTokens(pad=pad, bos=bos, eos=eos)
+        languages = {"source_language": source, "target_language": target}
+        return TokenizerPair(self.source, self.target, self.factors, special.model_copy(update=languages))
 
     def encode_source(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each source, with its prefix and suffix: by default, ``eos`` at the end."""

@@ -87,7 +87,7 @@ def beam_search(
     """
     limits = [max_lengths] * len(source) if isinstance(max_lengths, int) else max_lengths
     count = beam if count is None else min(count, beam)
-    penalty = _counting(len(prefix), penalty or paper_penalty())
+    penalty = counting_prefix(len(prefix), penalty or paper_penalty())
     is_plain = choose is choose_best and not (rules or coverage or complete) and trace is None
     if is_plain and isinstance(model, SearchingModel):
         request = _request(model, limits, beam, count, penalty, exact, prefix, shortlists)
@@ -139,7 +139,7 @@ def read_prefix(model: SequenceModel[Any, Any], state: Any, prefix: Sequence[int
     return first
 
 
-def _counting(before: int, penalty: LengthPenalty) -> LengthPenalty:
+def counting_prefix(before: int, penalty: LengthPenalty) -> LengthPenalty:
     """Return a penalty that counts as many tokens before each target."""
     return (lambda length: penalty(before + length)) if before else penalty
 
@@ -179,13 +179,7 @@ def _search_in_model(
         raise nan_logits() from None
     if found is None:
         return None
-    return [
-        [
-            Hypothesis(without_eos(result.tokens, request.eos), result.log_probabilities, result.score)
-            for result in results
-        ]
-        for results in found
-    ]
+    return [[Hypothesis.of(result, request.eos) for result in results] for results in found]
 
 
 def _choose(

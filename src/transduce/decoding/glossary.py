@@ -40,12 +40,13 @@ class Glossary:
         Terms match whole words and ignore case. The words that every translation must contain count for the
         first piece of a line.
         """
-        translations = [
-            target
-            for term, target in self.terms
-            if re.search(rf"(?<!\w){re.escape(term)}(?!\w)", source, re.IGNORECASE)
-        ]
+        translations = [target for term, target in self.terms if is_term_in(term, source)]
         return list(dict.fromkeys([*(self.always if is_first else ()), *translations]))
+
+
+def is_term_in(term: str, source: str) -> bool:
+    """Return whether a source contains a term as whole words, in any case."""
+    return re.search(rf"(?<!\w){re.escape(term)}(?!\w)", source, re.IGNORECASE) is not None
 
 
 def _read_terms(path: Path) -> tuple[tuple[str, str], ...]:

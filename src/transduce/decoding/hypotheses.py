@@ -14,6 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from transduce.models.protocol import SearchResult
+
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 
@@ -50,6 +52,11 @@ class Hypothesis:
     log_probabilities: list[float]  # one per token, and that of ``eos`` unless the target was cut off
     score: float  # their sum divided by the length penalty, plus the coverage penalty
     alignment: list[int] | None = None  # for each token, the source token that it attends to most
+
+    @classmethod
+    def of(cls, result: SearchResult, eos: int) -> "Hypothesis":
+        """Return what a model's own search has found."""
+        return cls(without_eos(result.tokens, eos), result.log_probabilities, result.score)
 
 
 def without_eos(tokens: list[int], eos: int) -> list[int]:

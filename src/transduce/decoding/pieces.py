@@ -9,14 +9,14 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+from transduce.data.sentences import sentence_spans
 from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.constraints import progress
 from transduce.decoding.glossary import Glossary
 
-_SENTENCE_END = re.compile(r"(?<=[.!?…؟।])\s+(?![a-z])|(?<=[。！？])\s*")
 _PAUSE = re.compile(r"(?<=[,;:،])\s+")
 _FULL_WIDTH_PAUSE = re.compile(r"(?<=[，；：、])")  # in scripts without spaces
-_SHORT = 16  # characters; a shorter "sentence" may be an abbreviation
+_SHORT = 16  # characters; so short a sentence needs no piece of its own
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
 def _sentences(text: str) -> list[str]:
     """Split at the ends of sentences; short ones stay with the next."""
     pieces, begin = [], 0
-    for end in (match.end() for match in _SENTENCE_END.finditer(text)):
+    for _, end in sentence_spans(text):
         if end - begin >= _SHORT:
             pieces.append(text[begin:end])
             begin = end

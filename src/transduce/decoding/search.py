@@ -58,6 +58,12 @@ def keeps_batch_full(model: SequenceModel[Any, Any], pieces: list[Piece], settin
     )
 
 
+def target_limit(piece: Piece, settings: SearchSettings, longest: int | None) -> int:
+    """Return the maximum length of a piece's target; ``longest`` is what the model can read, if limited."""
+    required = max(piece.required_length, settings.min_length)
+    return settings.target_limit(len(piece.ids), longest, required)
+
+
 def pad_ids(rows: Sequence[Row | Sequence[int]], model: SequenceModel[Any, Any]) -> Tensor:
     """Return rows of ids as a padded batch on the model's device; see `pad_rows`."""
     return pad_rows(rows, model.vocabulary.pad).to(model.device)
@@ -83,10 +89,7 @@ def search_pieces(
     eos, groups = model.vocabulary.eos, settings.diverse_groups
     longest = None if model.max_length is None else model.max_length - len(prefix)
     rows = [piece for piece in pieces for _ in range(groups)]
-    limits = [
-        settings.target_limit(len(piece.ids), longest, max(piece.required_length, settings.min_length))
-        for piece in rows
-    ]
+    limits = [target_limit(piece, settings, longest) for piece in rows]
     rules = settings.rules(eos, [piece.prefix for piece in rows])
     lists = None
     if shortlist:

@@ -9,7 +9,7 @@ from transduce.decoding.rules import Rule, min_length, no_repeated_ngram, prefix
 from transduce.decoding.sampling import Sampling
 from transduce.errors import ConfigError
 
-_LONGEST = 100_000  # tokens
+LONGEST_TARGET = 100_000  # tokens
 
 FOR_SAMPLING = ("temperature", "top_k", "top_p", "seed")
 FOR_BEAM_SEARCH = (
@@ -80,7 +80,7 @@ class SearchSettings:
         for name in ("beam", "nbest", "diverse_groups"):
             self._require_between(name, 1, 1000)
         for name in ("extra_length", "min_length"):
-            self._require_between(name, 0, _LONGEST)
+            self._require_between(name, 0, LONGEST_TARGET)
         for name in ("no_repeat_ngram", "top_k"):
             self._require_between(name, 0, 10_000_000)
         if self.seed < 0:
@@ -93,7 +93,7 @@ class SearchSettings:
         if not 0 < self.top_p <= 1:
             raise ConfigError(f"{named('top_p')} is {self.top_p}", "use a number above 0 and up to 1")
         if self.max_length is not None:
-            self._require_between("max_length", 1, _LONGEST)
+            self._require_between("max_length", 1, LONGEST_TARGET)
         if self.max_length is not None and self.max_length <= self.min_length:
             raise ConfigError(
                 f"{named('max_length')} is {self.max_length}, but {named('min_length')} is {self.min_length}",

@@ -66,7 +66,8 @@ def _formatted(
     """
     for number, translation in enumerate(translations):
         if layout == "json":
-            yield json.dumps(asdict(translation), ensure_ascii=False)
+            named = [finding._asdict() for finding in translation.findings]
+            yield json.dumps({**asdict(translation), "findings": named}, ensure_ascii=False)
         elif several:
             for candidate in translation.candidates:
                 yield f"{number} ||| {in_one_line(candidate.text)} ||| {candidate.score:.4f}"

@@ -1,6 +1,8 @@
 """Translations: the results of a search as text."""
 
+import math
 from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -14,6 +16,20 @@ class Candidate:
     ids: list[int] = field(default_factory=list)
     alignment: list[int] | None = None  # for each token, the source token that it attends to most
 
+    @property
+    def confidence(self) -> float:
+        """The mean probability of a token: the geometric mean, from 0 to 1."""
+        if not self.log_probabilities:
+            return 0.0
+        return math.exp(min(0.0, sum(self.log_probabilities) / len(self.log_probabilities)))
+
+
+class Finding(NamedTuple):
+    """Something that is wrong with a translation; see `transduce.decoding.guard`."""
+
+    kind: Literal["repetition", "copy", "length"]
+    message: str  # continues "the translation of this line"
+
 
 @dataclass(frozen=True)
 class Translation:
@@ -24,6 +40,7 @@ class Translation:
     source_tokens: list[str] = field(default_factory=list)
     pieces: int = 1  # pieces into which the line was split
     truncated_source: str | None = None  # what was translated, if the line was truncated
+    findings: list[Finding] = field(default_factory=list)  # of the guard, if there is one
 
     @property
     def text(self) -> str:
@@ -55,7 +72,11 @@ def join_pieces(line: str, parts: list[Translation]) -> Translation:
         for rank in range(min(len(part.candidates) for part in parts))
     ]
     return Translation(
-        line, candidates, [token for part in parts for token in part.source_tokens], len(parts)
+        line,
+        candidates,
+        [token for part in parts for token in part.source_tokens],
+        len(parts),
+        findings=[finding for part in parts for finding in part.findings],
     )
 
 

@@ -2,12 +2,13 @@
 
 import math
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.alignment import align, mean_attention
 from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.glossary import Glossary
+from transduce.decoding.guard import choose, copies_are_wrong, findings, remedy_settings
 from transduce.decoding.hypotheses import Hypothesis
 from transduce.decoding.pieces import LineSplitter, Piece, SplitLine
 from transduce.decoding.search import batch_pieces, keeps_batch_full, pad_ids, search_pieces
@@ -32,6 +34,16 @@ from transduce.errors import ConfigError, DataError, TransduceError
 from transduce.models.protocol import Precision, SequenceModel
 
 LOOKAHEAD = 2000  # lines that are read at a time and sorted by length
+
+
+class SearchTask(NamedTuple):
+    """A batch of pieces, and the settings of its search."""
+
+    pieces: list[Piece]
+    settings: SearchSettings
+
+
+Workers: TypeAlias = WorkerPool[SearchTask, list[list[Hypothesis]]]
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,7 @@ class Translator:
     prefix: str = ""  # with which every translation begins
     shortlist: Shortlist | None = None  # the target tokens that each source can be translated with
     alignments: bool = False  # whether candidates have alignments
+    guard: bool = False  # whether loops, copies and absurd lengths are noticed and searched again
     on_warning: Callable[[str], None] | None = None  # receives warnings instead of Python's `warnings`
     longest_source: int | None = None  # in tokens, of the training data, if known
     # Codes of the languages of a model with several; None for those that its tokenizer has chosen
@@ -106,6 +119,7 @@ class Translator:
         prefix: str = "",
         shortlist: str | Path | None = None,
         alignments: bool = False,
+        guard: bool = False,
         source_language: str | None = None,
         target_language: str | None = None,
         on_warning: Callable[[str], None] | None = None,
@@ -115,6 +129,7 @@ class Translator:
         See `SearchSettings` for the settings of the search. ``glossary`` maps source terms to their
         translations, or names a file with a term, a tab and a translation per line; ``constraints`` are
         words that every translation must contain; ``shortlist`` is a file made by ``transduce shortlist``.
+        With ``guard``, translations that loop, copy their source or have an absurd length are searched again.
         ``source_language`` and ``target_language`` choose the direction of a model that has several.
         """
         settings = SearchSettings(
@@ -152,6 +167,7 @@ class Translator:
             prefix=prefix,
             shortlist=None if shortlist is None else Shortlist.load(shortlist, tokenizer),
             alignments=alignments,
+            guard=guard,
             on_warning=on_warning,
             longest_source=min((length for length in lengths if length), default=None),
             source_language=source_language,
@@ -224,7 +240,7 @@ class Translator:
         limit = None if self.model.device.type == "cpu" else 1
         with WorkerPool(self._search, limit=limit) as workers:
             for chunk in chunks:
-                split_lines = self._splitter.split(chunk, first_line, factors.take(chunk))
+                split_lines = self.split(chunk, first_line, factors.take(chunk))
                 yield from self._translate(split_lines, workers)
                 first_line += len(chunk)
             factors.finish()
@@ -273,36 +289,81 @@ class Translator:
         truncate = self.settings.too_long == "cut"
         return LineSplitter(self.tokenizer, self._max_source, truncate, self.prefix, self.glossary)
 
-    def _translate(
-        self, split_lines: list[SplitLine], workers: WorkerPool[list[Piece], list[list[Hypothesis]]]
-    ) -> list[Translation]:
+    def split(
+        self, lines: Sequence[str], first_line: int = 0, factors: Sequence[Sequence[str]] = ()
+    ) -> list[SplitLine]:
+        """Cut lines into the pieces that are searched for; see `LineSplitter.split`."""
+        split_lines = self._splitter.split(lines, first_line, factors)
         self._warn_of_long_lines(split_lines)
+        return split_lines
+
+    def assemble(self, line: SplitLine, found: Sequence[list[Hypothesis]]) -> Translation:
+        """Return the translation of a line from the hypotheses of its pieces; blank pieces have none."""
+        pieces = zip(line.pieces, found, strict=True)
+        return join_pieces(line.text, [self._translation(*piece) for piece in pieces])
+
+    def _translate(self, split_lines: list[SplitLine], workers: Workers) -> list[Translation]:
         pieces = [piece for line in split_lines for piece in line.pieces]
-        running = keeps_batch_full(self.model, pieces, self.settings)
-        batches = batch_pieces(pieces, self.settings.width, running=running)
-        results = workers.map([[pieces[row] for row in rows] for rows in batches])
-        hypotheses = {
-            row: found
-            for rows, result in zip(batches, results, strict=True)
-            for row, found in zip(rows, result, strict=True)
-        }
-        parts = iter(
-            self._translation(piece, hypotheses[row]) if row in hypotheses else Translation(piece.text, [])
-            for row, piece in enumerate(pieces)
-        )
+        hypotheses = self._hypotheses(pieces, {self.settings: range(len(pieces))}, workers)
+        translations = [self._translation(piece, hypotheses.get(row, [])) for row, piece in enumerate(pieces)]
+        parts = iter(self._guarded(pieces, translations, workers) if self.guard else translations)
         return [join_pieces(line.text, [next(parts) for _ in line.pieces]) for line in split_lines]
 
-    def _search(self, pieces: list[Piece]) -> list[list[Hypothesis]]:
+    def _hypotheses(
+        self, pieces: list[Piece], rows: Mapping[SearchSettings, Sequence[int]], workers: Workers
+    ) -> dict[int, list[Hypothesis]]:
+        """Return the hypotheses of the pieces in these rows, by their rows; blank ones have none."""
+        batches = []
+        for settings, numbers in rows.items():
+            chosen = [pieces[row] for row in numbers]
+            running = keeps_batch_full(self.model, chosen, settings)
+            for batch in batch_pieces(chosen, settings.width, running=running):
+                batches.append((settings, [numbers[place] for place in batch]))
+        results = workers.map(
+            [SearchTask([pieces[row] for row in batch], settings) for settings, batch in batches]
+        )
+        return {
+            row: found
+            for (_, batch), result in zip(batches, results, strict=True)
+            for row, found in zip(batch, result, strict=True)
+        }
+
+    def _guarded(
+        self, pieces: list[Piece], translations: list[Translation], workers: Workers
+    ) -> list[Translation]:
+        """Search again for what the guard finds, and warn of it."""
+        special = self.tokenizer.special
+        languages = (special.source_language, special.target_language) if special else (None, None)
+        copies = copies_are_wrong(translations, languages)
+        guarded, again = list(translations), defaultdict(list)
+        for row, first in enumerate(translations):
+            best = first.candidates[0] if first.candidates else None
+            found = findings(first.source, best, first.source_tokens, copies=copies) if best else []
+            if found:
+                guarded[row] = replace(first, findings=found)
+                again[remedy_settings(self.settings, found, first)].append(row)
+        for row, hypotheses in self._hypotheses(pieces, again, workers).items():
+            allowed = [each for each in hypotheses if pieces[row].is_satisfied_by(each.tokens)]
+            second = replace(guarded[row], candidates=self._candidates(allowed))
+            guarded[row] = choose(guarded[row], second, copies=copies)
+            for finding in guarded[row].findings:
+                self._warn(f"the translation of {_shown(pieces[row].text)} {finding.message}")
+        return guarded
+
+    def _search(self, task: SearchTask) -> list[list[Hypothesis]]:
+        pieces, settings = task
         source, prefix = pad_ids([piece.source for piece in pieces], self.model), self.tokenizer.target_prefix
         found = search_pieces(
-            *(self.model, pieces, source, self.settings, self.settings.nbest),
+            *(self.model, pieces, source, settings, settings.nbest),
             prefix=prefix,
             shortlist=self.shortlist,
         )
         return align(self.model, source, found, prefix) if self.alignments else found
 
     def _translation(self, piece: Piece, hypotheses: list[Hypothesis]) -> Translation:
-        shown = f"{piece.text[:60]!r} ..."
+        if piece.is_blank:
+            return Translation(piece.text, [])
+        shown = _shown(piece.text)
         if not hypotheses:
             self._warn(f"the translation of {shown} is empty: the settings forbid every possible target")
         elif not (
@@ -313,7 +374,11 @@ class Translator:
                 f"the translation of {shown} lacks a required prefix, phrase or length: "
                 "it does not fit into the model's maximum length, or other settings forbid it"
             )
-        candidates = [
+        source_tokens = readable(self.tokenizer.source, piece.ids)
+        return Translation(piece.text, self._candidates(hypotheses), source_tokens)
+
+    def _candidates(self, hypotheses: list[Hypothesis]) -> list[Candidate]:
+        return [
             Candidate(
                 self.tokenizer.decode(hypothesis.tokens),
                 hypothesis.score,
@@ -324,7 +389,6 @@ class Translator:
             )
             for hypothesis in hypotheses
         ]
-        return Translation(piece.text, candidates, readable(self.tokenizer.source, piece.ids))
 
     def _warn_of_long_lines(self, lines: list[SplitLine]) -> None:
         """Warn once about all lines of a chunk that are too long."""
@@ -346,6 +410,11 @@ class Translator:
             self.on_warning(message)
         else:
             warnings.warn(message, stacklevel=2)
+
+
+def _shown(text: str) -> str:
+    """Return the beginning of a line for messages."""
+    return f"{text[:60]!r} ..."
 
 
 def _load_tokenizer(folders: Sequence[str | Path]) -> TokenizerPair:

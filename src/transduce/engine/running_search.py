@@ -133,20 +133,33 @@ class RunningSearch:
             and int(ids[-1]) < self.decoder.vocabulary
         )
 
-    def advance(self) -> dict[int, list[SearchResult]]:
-        """Compute until at least one sentence is finished; return the results of all that are, by ticket."""
+    def advance(self, steps: int | None = None) -> dict[int, list[SearchResult]]:
+        """Compute until a sentence is finished, or at most ``steps`` steps.
+
+        Return the results of all finished sentences by ticket.
+        """
         self._fill()
         library = required_library()
-        error = library.transduce_search_advance(self.handle, _STEPS, torch.get_num_threads())
+        error = library.transduce_search_advance(self.handle, steps or _STEPS, torch.get_num_threads())
         check(error, f"a step of {len(self._tickets):,} sentences")
         finished = {}
         for slot, ticket in list(self._tickets.items()):
             if library.transduce_search_state(self.handle, slot) == _FINISHED:
                 finished[ticket] = list(self._results(slot))
-                library.transduce_search_release(self.handle, slot)
-                del self._tickets[slot]
-                self._free.append(slot)
+                self._release(slot)
         return finished
+
+    def cancel(self, ticket: int) -> None:
+        """Drop a sentence, waiting or running; others can take its place at once."""
+        self._queue = deque(waiting for waiting in self._queue if waiting.ticket != ticket)
+        for slot, running in list(self._tickets.items()):
+            if running == ticket:
+                self._release(slot)
+
+    def _release(self, slot: int) -> None:
+        required_library().transduce_search_release(self.handle, slot)
+        del self._tickets[slot]
+        self._free.append(slot)
 
     def run(self) -> dict[int, list[SearchResult]]:
         """Finish all sentences; return their results by ticket."""

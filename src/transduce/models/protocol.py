@@ -131,6 +131,38 @@ class SearchingModel(Protocol):
         ...
 
 
+class JoinableSearch(Protocol):
+    """A running beam search that sentences join and leave, each with its own position and limit."""
+
+    def __len__(self) -> int:
+        """Return the number of sentences that are waiting or running."""
+        ...
+
+    def add(self, source: Tensor, max_length: int, shortlist: Tensor | None = None) -> int:
+        """Queue a source, (tokens,) or (tokens, 1 + factors), and return a ticket for its results."""
+        ...
+
+    def advance(self, steps: int | None = None) -> dict[int, list[SearchResult]]:
+        """Compute until a sentence is finished, or ``steps`` steps; return the results by ticket."""
+        ...
+
+    def cancel(self, ticket: int) -> None:
+        """Drop a sentence whose results are no longer wanted."""
+        ...
+
+
+@runtime_checkable
+class JoinableModel(Protocol):
+    """A `SequenceModel` whose searches can be joined while they run."""
+
+    def running_search(self, request: SearchRequest, *, slots: int) -> JoinableSearch:
+        """Return a search for at most ``slots`` sentences at a time; the request's limits are not used.
+
+        Raises `ValueError` if there are too few tokens for the beam.
+        """
+        ...
+
+
 class SequenceToSequenceModel(Protocol):
     """A model that can be trained to map a source to a target; the loss applies the output projection."""
 

@@ -1,0 +1,244 @@
+"""Our own API, ``/v1``: everything that is known about a translation."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Form, Header, Request
+from fastapi.responses import HTMLResponse, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+import transduce
+from transduce.decoding.translation import Candidate
+from transduce.serving.directions import Direction
+from transduce.serving.errors import RequestError
+from transduce.serving.inspecting import alternatives, attention_page
+from transduce.serving.languages import Detected, is_right_to_left, language_name
+from transduce.serving.server import Server, unless_disconnected
+from transduce.serving.service import Options, Sentence, TranslatedText
+
+INSPECT_POLICY_ANCESTORS = "frame-ancestors 'self'"
+
+
+class Body(BaseModel):
+    """A body whose fields are all known: a misspelt one is an error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class TranslateBody(Body):
+    """Texts to translate."""
+
+    text: str | list[str] = Field(description="A text, or several.", examples=["Guten Morgen."])
+    source: str | None = Field(None, description="Source language; auto or null: detect it.", examples=["de"])
+    target: str | None = Field(None, description="Target language.", examples=["en"])
+    format: Literal["text", "html"] = Field("text", description="Plain text, or HTML whose tags survive.")
+    candidates: int = Field(1, ge=1, description="Translations per sentence.")
+    alignment: bool = Field(False, description="Whether to align characters (plain text only).")
+    tokens: bool = Field(False, description="Whether to list tokens and their log-probabilities.")
+    glossary: str | None = Field(None, description="Id of a stored glossary.")
+    terms: dict[str, str] = Field(default_factory=dict, description="Source terms and their translations.")
+    do_not_translate: list[str] = Field(default_factory=list, description="Words that stay as they are.")
+    guard: bool | None = Field(None, description="Whether to search again where a translation looks wrong.")
+    stream: bool = Field(False, description="Whether to send each translation as a line of its own (NDJSON).")
+
+    @property
+    def source_or_none(self) -> str | None:
+        """The source language, unless it is to be detected."""
+        return None if self.source is None or self.source.lower() == "auto" else self.source
+
+
+class AlternativesBody(Body):
+    """A sentence whose translation is to continue differently."""
+
+    text: str
+    source: str | None = None
+    target: str | None = None
+    prefix: str = Field("", description="Beginning of the translation that is kept.")
+
+
+def router(server: Server) -> APIRouter:
+    """Return the routes."""
+    api = APIRouter(prefix="/v1", tags=["Transduce"])
+
+    def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
+        server.admit(request, (authorization or "").removeprefix("Bearer ").strip() or None)
+
+    admitted = [Depends(admit)]
+
+    @api.post("/translate", dependencies=admitted, response_model=None)
+    async def translate(request: Request, body: TranslateBody) -> dict[str, Any] | StreamingResponse:
+        """Translate one text or several."""
+        texts = [body.text] if isinstance(body.text, str) else body.text
+        server.check_texts(texts)
+        options, chosen = _options(server, body), _directions(server, texts, body.source, body.target)
+        if body.stream:
+            lines = _stream(server, texts, chosen, options, body.tokens)
+            return StreamingResponse(lines, media_type="application/x-ndjson")
+        directions = [direction for direction, _ in chosen]
+        results = await unless_disconnected(request, server.translate(texts, directions, options))
+        return {
+            "translations": [
+                _answer(result, *pair, options, body.tokens)
+                for result, pair in zip(results, chosen, strict=True)
+            ]
+        }
+
+    @api.post("/alternatives", dependencies=admitted)
+    async def other_translations(request: Request, body: AlternativesBody) -> dict[str, Any]:
+        """Return translations of a sentence that begin alike and go on differently."""
+        server.check_texts([body.text, body.prefix])
+        ((direction, _),) = _directions(server, [body.text], body.source, body.target)
+        found = await unless_disconnected(
+            request, alternatives(server.service, direction, body.text, body.prefix)
+        )
+        return {"alternatives": found}
+
+    @api.get("/models")
+    async def models() -> dict[str, Any]:
+        """Return what this server translates, and its limits."""
+        return _models(server)
+
+    @api.post("/inspect", response_class=HTMLResponse)
+    async def inspect(
+        request: Request,
+        text: Annotated[str, Form()],
+        source: Annotated[str | None, Form()] = None,
+        target: Annotated[str | None, Form()] = None,
+        api_key: Annotated[str | None, Form()] = None,
+    ) -> HTMLResponse:
+        """Return a page that shows the attention for one sentence."""
+        server.admit(request, api_key or None)
+        server.check_texts([text])
+        ((direction, _),) = _directions(server, [text], source or None, target or None)
+        page = await attention_page(server.service, direction, text)
+        return HTMLResponse(
+            page.html, headers={"Content-Security-Policy": page.policy, "X-Frame-Options": "SAMEORIGIN"}
+        )
+
+    return api
+
+
+def _options(server: Server, body: TranslateBody) -> Options:
+    limit = server.settings.max_candidates
+    if body.candidates > limit:
+        raise RequestError(f"candidates is {body.candidates}, but {limit} are allowed", "ask for fewer")
+    terms = tuple(body.terms.items())
+    if body.glossary is not None:
+        terms = (*server.glossaries.get(body.glossary).terms(body.source_or_none, body.target), *terms)
+    return Options(
+        format=body.format,
+        candidates=body.candidates,
+        alignment=body.alignment,
+        terms=terms,
+        do_not_translate=tuple(word for word in body.do_not_translate if word.strip()),
+        guard=server.settings.guard if body.guard is None else body.guard,
+    )
+
+
+def _directions(
+    server: Server, texts: list[str], source: str | None, target: str | None
+) -> list[tuple[Direction, Detected | None]]:
+    """Return the direction of each text and, if the source language was not given, what was detected."""
+    if source is not None and source.lower() != "auto":
+        return [(server.directions.find(source, target), None)] * len(texts)
+    if not server.directions.sources:
+        return [(server.directions.find(None, target), None)] * len(texts)
+    detected = [server.detect(text) for text in texts]
+    return [(server.directions.find(each.code, target), each) for each in detected]
+
+
+def _answer(
+    result: TranslatedText, direction: Direction, detected: Detected | None, options: Options, tokens: bool
+) -> dict[str, Any]:
+    """Return a translation as JSON."""
+    return {
+        "text": result.text,
+        "source_language": direction.source,
+        "target_language": direction.target,
+        "detected": detected and {"language": detected.code, "confidence": detected.confidence},
+        "confidence": round(result.confidence, 4),
+        "warnings": [
+            {"kind": warning.kind, "message": warning.message, "sentence": warning.sentence}
+            for warning in result.warnings
+        ],
+        "glossary_hits": [{"source": source, "target": target} for source, target in result.hits],
+        "sentences": [
+            _sentence(sentence, span, options, tokens)
+            for sentence, span in zip(result.sentences, result.spans, strict=True)
+        ],
+    }
+
+
+def _sentence(sentence: Sentence, span: tuple[int, int], options: Options, tokens: bool) -> dict[str, Any]:
+    candidates = sentence.translation.candidates
+    answer = {
+        "source": [sentence.segment.begin, sentence.segment.end],
+        "target": list(span),
+        "text": sentence.text,
+        "confidence": round(candidates[0].confidence, 4) if candidates else 1.0,
+        "candidates": [_candidate(candidate, tokens) for candidate in candidates],
+    }
+    if options.alignment and options.format == "text":
+        before, after = sentence.segment.begin, span[0]
+        answer["alignment"] = [
+            [before + link[0], before + link[1], after + link[2], after + link[3]] for link in sentence.links
+        ]
+    return answer
+
+
+def _candidate(candidate: Candidate, tokens: bool) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "text": candidate.text,
+        "score": round(candidate.score, 4),
+        "confidence": round(candidate.confidence, 4),
+    }
+    if tokens:
+        # The end of the sentence has a log-probability, but no token.
+        answer["tokens"] = [
+            {"text": token, "log_probability": round(value, 4)}
+            for token, value in zip(candidate.tokens, candidate.log_probabilities, strict=False)
+        ]
+    return answer
+
+
+async def _stream(
+    server: Server,
+    texts: list[str],
+    chosen: list[tuple[Direction, Detected | None]],
+    options: Options,
+    tokens: bool,
+) -> AsyncIterator[str]:
+    """Yield a line of JSON for each text, as soon as it is translated."""
+    for text, (direction, detected) in zip(texts, chosen, strict=True):
+        (result,) = await server.translate([text], [direction], options)
+        yield json.dumps(_answer(result, direction, detected, options, tokens), ensure_ascii=False) + "\n"
+
+
+def _models(server: Server) -> dict[str, Any]:
+    settings, directions = server.settings, server.directions
+    codes = sorted({*directions.sources, *directions.targets})
+    return {
+        "version": transduce.__version__,
+        "directions": [
+            {
+                "source": direction.source,
+                "target": direction.target,
+                "name": direction.name,
+                "loaded": server.store.is_loaded(direction),
+            }
+            for direction in directions.all
+        ],
+        "languages": [
+            {"code": code, "name": language_name(code), "rtl": is_right_to_left(code)} for code in codes
+        ],
+        "limits": {
+            "characters": settings.max_characters,
+            "items": settings.max_items,
+            "candidates": settings.max_candidates,
+            "document_bytes": settings.max_document,
+        },
+        "key_required": server.keys.are_required,
+        "detection": len(directions.sources) > 1 and server.detector is not None,
+        "documents": server.document_kinds,
+    }

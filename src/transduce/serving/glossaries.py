@@ -1,0 +1,188 @@
+"""Glossaries that clients store on the server: one file each, written atomically, shared by all workers."""
+
+import json
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from transduce.files import write_atomically
+from transduce.serving.errors import NotFoundError, RequestError, TooLargeError
+
+MOST_GLOSSARIES, MOST_ENTRIES, LONGEST_TERM = 1000, 10_000, 1024
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+class Dictionary(BaseModel):
+    """Terms of one direction and their translations."""
+
+    model_config = ConfigDict(frozen=True)
+
+    source: str
+    target: str
+    entries: dict[str, str]
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The languages, as they are compared."""
+        return self.source.lower(), self.target.lower()
+
+
+class StoredGlossary(BaseModel):
+    """A glossary with dictionaries for one direction or several."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    name: str
+    created: str  # ISO 8601, with fractions of a second and Z
+    dictionaries: tuple[Dictionary, ...]
+
+    def dictionary(self, source: str, target: str) -> Dictionary:
+        """Return the dictionary of a direction."""
+        for dictionary in self.dictionaries:
+            if dictionary.pair == (source.lower(), target.lower()):
+                return dictionary
+        raise NotFoundError(f"the glossary has no dictionary for {source} to {target}", "choose another one")
+
+    def terms(self, source: str | None, target: str | None) -> tuple[tuple[str, str], ...]:
+        """Return the terms for a direction; a code without a region finds those with one."""
+        for dictionary in self.dictionaries:
+            wanted = zip((source, target), dictionary.pair, strict=True)
+            if all(code is None or code.lower().split("-")[0] == own.split("-")[0] for code, own in wanted):
+                return tuple(dictionary.entries.items())
+        raise RequestError("the glossary has no dictionary for these languages", "choose another glossary")
+
+    def with_dictionary(self, new: Dictionary, *, merge: bool) -> "StoredGlossary":
+        """Return the glossary with a dictionary added, replaced or, with ``merge``, extended."""
+        kept = [dictionary for dictionary in self.dictionaries if dictionary.pair != new.pair]
+        for old in self.dictionaries:
+            if merge and old.pair == new.pair:
+                new = new.model_copy(update={"entries": {**old.entries, **new.entries}})
+        return self.model_copy(update={"dictionaries": (*kept, checked(new))})
+
+
+class GlossaryStore:
+    """The glossaries of a folder. Nothing is kept in memory, so that all workers see the same."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def create(self, name: str, dictionaries: Sequence[Dictionary]) -> StoredGlossary:
+        """Store a new glossary."""
+        if sum(1 for _ in self._folder.glob("*.json")) >= MOST_GLOSSARIES:
+            raise TooLargeError(f"there are {MOST_GLOSSARIES:,} glossaries already", "delete some of them")
+        pairs = [dictionary.pair for dictionary in dictionaries]
+        if not dictionaries or len(set(pairs)) < len(pairs):
+            raise RequestError(
+                "a glossary needs one dictionary per direction", "give each pair of languages once"
+            )
+        glossary = StoredGlossary(
+            id=str(uuid.uuid4()),
+            name=_checked_name(name),
+            created=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            dictionaries=tuple(checked(dictionary) for dictionary in dictionaries),
+        )
+        self.save(glossary)
+        return glossary
+
+    def save(self, glossary: StoredGlossary) -> None:
+        """Write a glossary: all of it, or nothing."""
+        _checked_name(glossary.name)
+        text = json.dumps(glossary.model_dump(mode="json"), ensure_ascii=False)
+        write_atomically(self._path(glossary.id), text.encode())
+
+    def get(self, glossary_id: str) -> StoredGlossary:
+        """Return a glossary by its id."""
+        try:
+            return StoredGlossary.model_validate_json(self._path(glossary_id).read_bytes())
+        except FileNotFoundError:
+            raise _unknown() from None
+        except ValidationError as error:
+            raise NotFoundError("the glossary is damaged", "delete it and store it again") from error
+
+    def all(self) -> Iterator[StoredGlossary]:
+        """Yield all glossaries, oldest first."""
+        found = []
+        for path in self._folder.glob("*.json"):
+            try:
+                found.append(StoredGlossary.model_validate_json(path.read_bytes()))
+            except (FileNotFoundError, ValidationError):  # deleted just now, or damaged
+                continue
+        return iter(sorted(found, key=lambda glossary: glossary.created))
+
+    def delete(self, glossary_id: str) -> None:
+        """Delete a glossary."""
+        try:
+            self._path(glossary_id).unlink()
+        except FileNotFoundError:
+            raise _unknown() from None
+
+    def _path(self, glossary_id: str) -> Path:
+        if not _ID.fullmatch(glossary_id):  # no other text may become part of a path
+            raise _unknown()
+        return self._folder / f"{glossary_id}.json"
+
+
+def checked(dictionary: Dictionary) -> Dictionary:
+    """Refuse a dictionary that is empty or over a limit; return it with terms stripped."""
+    entries = {source.strip(): target.strip() for source, target in dictionary.entries.items()}
+    if not entries:
+        raise RequestError("the glossary has no entries", "give at least one term and its translation")
+    if len(entries) > MOST_ENTRIES:
+        raise TooLargeError(f"the glossary has more than {MOST_ENTRIES:,} entries", "give fewer")
+    for number, (source, target) in enumerate(entries.items(), start=1):
+        if not source or not target:
+            raise RequestError(f"entry {number} of the glossary lacks a side", "give both sides")
+        if max(len(source), len(target)) > LONGEST_TERM:
+            raise TooLargeError(
+                f"entry {number} of the glossary has more than {LONGEST_TERM:,} characters", "shorten it"
+            )
+        if any(character in source + target for character in "\t\n\r"):
+            raise RequestError(f"entry {number} of the glossary has a tab or a line break", "remove it")
+    return dictionary.model_copy(update={"entries": entries})
+
+
+def parse_entries(text: str, layout: str) -> dict[str, str]:
+    """Read entries from lines of TSV or CSV."""
+    import csv
+    import io
+
+    if layout not in ("tsv", "csv"):
+        raise RequestError("entries_format is neither tsv nor csv", "use one of them")
+    rows = (
+        (line.split("\t") for line in text.splitlines())
+        if layout == "tsv"
+        else csv.reader(io.StringIO(text), strict=False)
+    )
+    entries: dict[str, str] = {}
+    try:
+        for number, row in enumerate(rows, start=1):
+            if not any(cell.strip() for cell in row):
+                continue
+            if len(row) < 2:
+                raise RequestError(
+                    f"line {number} of the entries has one column", "separate source and target"
+                )
+            source, target = row[0].strip(), row[1].strip()
+            if entries.setdefault(source, target) != target:
+                raise RequestError(
+                    f"line {number} of the entries repeats an earlier term", "give each term once"
+                )
+    except csv.Error:
+        raise RequestError("the entries are not valid CSV", "send TSV instead") from None
+    return entries
+
+
+def _checked_name(name: str) -> str:
+    if not name.strip() or len(name) > LONGEST_TERM:
+        raise RequestError("the name of the glossary is blank or too long", "choose another name")
+    return name
+
+
+def _unknown() -> NotFoundError:
+    return NotFoundError("there is no such glossary", "list the glossaries to see their ids")

@@ -1,0 +1,63 @@
+"""Names of languages, and the language of a text."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from transduce.errors import DependencyError
+
+
+class Detected(NamedTuple):
+    """A language that a text may be in."""
+
+    code: str
+    confidence: float  # from 0 to 1
+
+
+@cache
+def language_name(code: str) -> str:
+    """Return the English name of a language, or the code itself if it is not known."""
+    from babel import Locale, UnknownLocaleError
+
+    try:
+        locale = Locale.parse(code.replace("-", "_"), resolve_likely_subtags=False)
+    except (UnknownLocaleError, ValueError, TypeError):
+        return code
+    return locale.get_display_name("en") or code
+
+
+@cache
+def is_right_to_left(code: str) -> bool:
+    """Return whether a language is written from right to left."""
+    from babel import Locale, UnknownLocaleError
+
+    try:
+        return Locale.parse(code.replace("-", "_")).text_direction == "rtl"
+    except (UnknownLocaleError, ValueError, TypeError):
+        return False
+
+
+class Detector:
+    """Tells which of the served languages a text is in. Needs the extra ``detect``."""
+
+    def __init__(self, codes: Sequence[str]) -> None:
+        try:
+            from py3langid.langid import MODEL_FILE, LanguageIdentifier
+        except ImportError:
+            raise DependencyError(
+                "detecting languages needs py3langid, which is not installed",
+                "run: pip install 'transduce[detect]'",
+            ) from None
+        self._codes = {code.lower().replace("_", "-").split("-")[0]: code for code in codes}
+        self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        known = sorted(self._codes.keys() & set(self._identifier.labels))
+        if known:
+            self._identifier.set_languages(known)
+        self._is_useful = bool(known)
+
+    def detect(self, text: str) -> list[Detected]:
+        """Return the languages that a text may be in, most likely first."""
+        if not self._is_useful:
+            return [Detected(code, 0.0) for code in self._codes.values()]
+        ranked = self._identifier.rank(text[:10_000])
+        return [Detected(self._codes[code], round(float(share), 4)) for code, share in ranked]

@@ -1,0 +1,285 @@
+"""Threads that compute running batches, and let waiting sentences join them between two steps."""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from transduce.decoding.hypotheses import Hypothesis
+from transduce.decoding.pieces import Piece
+from transduce.decoding.running_batch import (
+    PIECES_AT_A_TIME,
+    EngineBatch,
+    PlainBatch,
+    RunningBatch,
+    align_piece,
+    can_join,
+)
+from transduce.decoding.translator import Translator
+from transduce.errors import TransduceError
+from transduce.serving.waiting import Group, Outcome, Request, Task, WaitingLine
+
+STEPS = 2  # of a batch, before waiting sentences may join it
+HYPOTHESES = 256  # of all sentences of a batch: the keys and values of more do not stay in the caches
+BULK_HYPOTHESES = 128  # of a batch that others wait for
+BULK = 16  # sentences; larger requests let smaller ones go first
+IDLE_SECONDS = 30.0  # after which the memory of an unused batch is freed
+
+
+@dataclass
+class Statistics:
+    """What has been computed so far."""
+
+    sentences: int = 0
+    tokens: int = 0  # of targets
+    shared: int = 0  # sentences that were not computed, because the same one was under way
+    steps: int = 0
+    places: int = 0  # summed over all steps: sentences that the batch has room for
+    occupied: int = 0  # summed over all steps: sentences in the batch
+
+
+class _Batch:
+    """The batch of a group in one thread."""
+
+    def __init__(self, group: Group) -> None:
+        hypotheses = BULK_HYPOTHESES if group.is_bulk else HYPOTHESES
+        self.places = max(1, hypotheses // group.settings.width) if group.in_engine else PIECES_AT_A_TIME
+        self.tasks: dict[int, Task] = {}  # by ticket
+        self.spent = 0.0  # seconds of computing, divided by the group's weight
+        self.last_used = 0.0
+        self._group = group
+
+    @cached_property
+    def running(self) -> RunningBatch:
+        """The search itself."""
+        group = self._group
+        if group.in_engine:
+            return EngineBatch(group.model, group.settings, group.prefix, self.places)
+        return PlainBatch(group.model, group.settings, group.prefix)
+
+
+class Scheduler:
+    """Computes the sentences of all requests on ``threads`` threads; each has batches of its own."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.statistics = Statistics()
+        self._line = WaitingLine()
+        self._changed = threading.Condition()
+        self._abandoned: set[Task] = set()
+        self._running: Counter[Group] = Counter()  # sentences in the batches of all threads
+        self._is_closed = False
+        # Searches outside of the engine take long steps: only one thread computes them at a time.
+        self._computes_plain = False
+        self._workers = [
+            threading.Thread(target=self._work, name=f"batches-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for worker in self._workers:
+            worker.start()
+
+    @property
+    def waiting(self) -> int:
+        """The number of sentences that wait for a place in a batch."""
+        return len(self._line)
+
+    @property
+    def running(self) -> int:
+        """The number of sentences in batches."""
+        return self._running.total()
+
+    async def search(
+        self, translator: Translator, pieces: Sequence[Piece], *, is_bulk: bool, aligned: bool = False
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each piece; blank ones have none.
+
+        If this is cancelled, the pieces leave their batches, unless another request waits for the same.
+        """
+        loop = asyncio.get_running_loop()
+        found: list[list[Hypothesis]] = [[] for _ in pieces]
+        wanted = [number for number, piece in enumerate(pieces) if not piece.is_blank]
+        if not wanted:
+            return found
+        done: asyncio.Future[None] = loop.create_future()
+        missing = len(wanted)
+
+        def receive(number: int, outcome: Outcome) -> None:
+            nonlocal missing
+            if done.done():
+                return
+            if isinstance(outcome, Exception):
+                done.set_exception(outcome)
+                return
+            found[number] = outcome
+            missing -= 1
+            if not missing:
+                done.set_result(None)
+
+        request = Request(lambda number, outcome: _call_soon(loop, receive, number, outcome))
+        with self._changed:
+            self._require_open()
+            for number in wanted:
+                group = _group_of(translator, pieces[number], is_bulk)
+                self._line.add(request, number, group, pieces[number], aligned=aligned)
+            self._changed.notify_all()
+        try:
+            await done
+        except BaseException:
+            self._cancel(request)
+            raise
+        return found
+
+    def close(self) -> None:
+        """End the threads; what is under way fails."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        for worker in self._workers:
+            worker.join()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise TransduceError("the server is stopping", "try again when it has been restarted")
+
+    def _cancel(self, request: Request) -> None:
+        with self._changed:
+            self._abandoned.update(self._line.cancel(request))
+            self._changed.notify_all()
+
+    # What follows runs in the threads.
+
+    def _work(self) -> None:
+        torch.set_num_threads(1)
+        batches: dict[Group, _Batch] = {}
+        with torch.inference_mode():
+            while True:
+                with self._changed:
+                    group = self._choose(batches)
+                    while group is None and not self._is_closed:
+                        self._changed.wait(IDLE_SECONDS if batches else None)
+                        self._free_idle(batches)
+                        group = self._choose(batches)
+                    if group is None or self._is_closed:
+                        break
+                    joining = self._admit(group, batches[group], self._share(group, batches))
+                self._advance(group, batches, joining)
+
+    def _choose(self, batches: dict[Group, _Batch]) -> Group | None:
+        """Return the group that has had least of the time it should have; the caller holds the lock."""
+        candidates = {group for group, batch in batches.items() if batch.tasks}
+        candidates |= {group for group in self._line.groups() if self._share(group, batches)}
+        if not candidates:
+            return None
+        least = min((batches[group].spent for group in candidates if group in batches), default=0.0)
+        for group in candidates:
+            batch = batches.setdefault(group, _Batch(group))
+            if not batch.tasks:  # it was idle, which earns it no credit
+                batch.spent = max(batch.spent, least)
+        return min(candidates, key=lambda group: (batches[group].spent, group.is_bulk))
+
+    def _share(self, group: Group, batches: dict[Group, _Batch]) -> int:
+        """Return how many waiting sentences this thread should take, so that all threads have as many."""
+        batch, waiting = batches.get(group) or _Batch(group), self._line.waiting_in(group)
+        if not group.in_engine:
+            return 0 if self._computes_plain else min(waiting, batch.places)
+        fair = -(-(waiting + self._running[group]) // self.threads)
+        return max(0, min(waiting, min(fair, batch.places) - len(batch.tasks)))
+
+    def _admit(self, group: Group, batch: _Batch, count: int) -> list[Task]:
+        """Take waiting sentences out of the line; the caller holds the lock."""
+        joining = self._line.take(group, count)
+        self._running[group] += len(joining)
+        self._computes_plain |= not group.in_engine
+        self.statistics.steps += STEPS
+        self.statistics.places += STEPS * batch.places
+        self.statistics.occupied += STEPS * (len(batch.tasks) + len(joining))
+        return joining
+
+    def _advance(self, group: Group, batches: dict[Group, _Batch], joining: list[Task]) -> None:
+        """Let sentences join the batch of a group and compute a few steps of it."""
+        batch, begin = batches[group], time.perf_counter()
+        finished: dict[Task, Outcome] = {}
+        try:
+            for task in joining:
+                batch.tasks[batch.running.add(task.piece)] = task
+            self._drop_abandoned(batch)
+            for ticket, hypotheses in batch.running.advance(STEPS).items():
+                task = batch.tasks[ticket]
+                finished[task] = self._aligned(task, hypotheses)
+                del batch.tasks[ticket]
+        except Exception as error:  # whatever happened, the requests must be told
+            finished |= dict.fromkeys({*joining, *batch.tasks.values()} - finished.keys(), error)
+            del batches[group]
+        batch.last_used = time.perf_counter()
+        batch.spent += (batch.last_used - begin) / group.weight
+        self._deliver(group, finished)
+
+    def _aligned(self, task: Task, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+        if not task.aligned:
+            return hypotheses
+        return align_piece(task.group.model, task.piece, hypotheses, task.group.prefix)
+
+    def _drop_abandoned(self, batch: _Batch) -> None:
+        if not self._abandoned:
+            return
+        with self._changed:
+            dropped = [(ticket, task) for ticket, task in batch.tasks.items() if task in self._abandoned]
+            for ticket, task in dropped:
+                batch.running.cancel(ticket)
+                del batch.tasks[ticket]
+                self._abandoned.discard(task)
+                self._running[task.group] -= 1
+
+    def _deliver(self, group: Group, finished: dict[Task, Outcome]) -> None:
+        if group.in_engine and not finished:
+            return
+        with self._changed:
+            if not group.in_engine:
+                self._computes_plain = False
+                self._changed.notify_all()
+            self._running[group] -= len(finished)
+            if not self._running[group]:
+                del self._running[group]
+            listeners = [(self._line.finish(task), outcome) for task, outcome in finished.items()]
+            self._abandoned.difference_update(finished)
+            self._count(finished, sum(len(several) - 1 for several, _ in listeners if several))
+        for several, outcome in listeners:
+            for request, number in several:
+                request.on_outcome(number, outcome)
+
+    def _count(self, finished: dict[Task, Outcome], shared: int) -> None:
+        self.statistics.sentences += len(finished)
+        self.statistics.shared += shared
+        self.statistics.tokens += sum(
+            len(outcome[0].tokens) for outcome in finished.values() if isinstance(outcome, list) and outcome
+        )
+
+    def _free_idle(self, batches: dict[Group, _Batch]) -> None:
+        for group, batch in list(batches.items()):
+            if not batch.tasks and time.perf_counter() - batch.last_used >= IDLE_SECONDS:
+                del batches[group]
+
+
+def _group_of(translator: Translator, piece: Piece, is_bulk: bool) -> Group:
+    model, settings = translator.model, translator.settings
+    return Group(
+        model,
+        id(model),
+        settings,
+        tuple(translator.tokenizer.target_prefix),
+        can_join(model, piece, settings),
+        is_bulk,
+        len(piece.phrases),
+    )
+
+
+def _call_soon(
+    loop: asyncio.AbstractEventLoop, receive: Callable[[int, Outcome], None], number: int, outcome: Outcome
+) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(receive, number, outcome)

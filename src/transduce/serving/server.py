@@ -1,0 +1,192 @@
+"""Everything that the APIs of one server process share."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from transduce.errors import DependencyError
+from transduce.serving.access import Keys, RateLimit, read_keys
+from transduce.serving.directions import Direction, Directions
+from transduce.serving.document_jobs import DocumentJobs, DocumentState
+from transduce.serving.documents import KINDS
+from transduce.serving.errors import RequestError, TooLargeError, UnavailableError
+from transduce.serving.glossaries import GlossaryStore
+from transduce.serving.languages import Detected, Detector
+from transduce.serving.model_store import ModelStore
+from transduce.serving.scheduler import Scheduler
+from transduce.serving.service import Options, Service, TranslatedText
+from transduce.serving.settings import ServerSettings
+
+T = TypeVar("T")
+
+
+class Server:
+    """The models, the batches, and who may use them."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.settings = settings
+        self.directions = Directions.of(settings.models)
+        self.keys, self.rate = Keys(read_keys(settings.key_file)), RateLimit(settings.rate)
+        self.store = ModelStore(settings)
+        threads = settings.threads or max(1, (os.cpu_count() or 1) // settings.workers)
+        self.service = Service(self.store, Scheduler(threads), settings.max_waiting)
+        self.is_stopping = False
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        if not settings.lazy:
+            for direction in self.directions.all:
+                self.store.load_now(direction)
+
+    @cached_property
+    def data(self) -> Path:
+        """The folder of glossaries and documents."""
+        if self.settings.data is not None:
+            self.settings.data.mkdir(parents=True, exist_ok=True)
+            return self.settings.data
+        self._temporary = tempfile.TemporaryDirectory(prefix="transduce-")
+        return Path(self._temporary.name)
+
+    @cached_property
+    def glossaries(self) -> GlossaryStore:
+        """The glossaries that clients have stored."""
+        return GlossaryStore(self.data / "glossaries")
+
+    @cached_property
+    def documents(self) -> DocumentJobs:
+        """The documents under way."""
+        return DocumentJobs(self.data / "documents", self.service)
+
+    @property
+    def document_kinds(self) -> list[str]:
+        """The endings of the documents that can be translated."""
+        return list(KINDS)
+
+    @cached_property
+    def detector(self) -> Detector | None:
+        """What tells the language of a text; ``None`` if the extra is not installed."""
+        try:
+            return Detector(self.directions.sources)
+        except DependencyError:
+            return None
+
+    def admit(self, request: Request, key: str | None) -> None:
+        """Check the key of a request and count it for its caller; called once by every API."""
+        if self.is_stopping:
+            raise UnavailableError("the server is stopping", "try again when it has been restarted")
+        address = request.client.host if request.client else "-"
+        self.rate.check(f"address {address}")
+        self.keys.check(key)
+        if key and self.keys.are_required:
+            self.rate.check(f"key {key}")
+
+    def check_texts(self, texts: Sequence[str], *, are_terms: bool = False) -> None:
+        """Refuse texts over the limits, and what is not text; a glossary has limits of its own."""
+        limits = self.settings
+        if len(texts) > limits.max_items and not are_terms:
+            raise TooLargeError(
+                f"the request has {len(texts):,} texts, but {limits.max_items:,} are allowed",
+                "send fewer at a time",
+            )
+        characters = sum(map(len, texts))
+        if characters > limits.max_characters and not are_terms:
+            raise TooLargeError(
+                f"the request has {characters:,} characters, but {limits.max_characters:,} are allowed",
+                "send less at a time, or send a document",
+            )
+        for text in texts:
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise RequestError("a text contains half of a surrogate pair", "send valid Unicode") from None
+
+    def detect(self, text: str) -> Detected:
+        """Return the most likely language of a text."""
+        sources = self.directions.sources
+        if len(sources) == 1:
+            return Detected(sources[0], 1.0)
+        if self.detector is None:
+            raise RequestError("this server cannot detect languages", "name the source language")
+        if not text.strip():
+            return Detected(sources[0], 0.0)
+        return self.detector.detect(text)[0]
+
+    async def translate(
+        self, texts: Sequence[str], directions: Sequence[Direction], options: Options
+    ) -> list[TranslatedText]:
+        """Translate each text in its own direction, within the limit of time."""
+        self.check_texts(texts)
+        by_direction: dict[Direction, list[int]] = {}
+        for number, direction in enumerate(directions):
+            by_direction.setdefault(direction, []).append(number)
+        results: dict[int, TranslatedText] = {}
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                for direction, numbers in by_direction.items():
+                    found = await self.service.translate([texts[n] for n in numbers], direction, options)
+                    results.update(zip(numbers, found, strict=True))
+        except TimeoutError:
+            raise UnavailableError(
+                f"the translation took more than {self.settings.timeout:g} s",
+                "send less at a time, or send a document",
+            ) from None
+        return [results[number] for number in range(len(texts))]
+
+    async def start_document(
+        self,
+        name: str,
+        content: bytes,
+        source: str | None,
+        target: str | None,
+        options: Options | None = None,
+    ) -> DocumentState:
+        """Accept a document; its language is detected from its beginning if it is not given."""
+        if source is None or source.lower() == "auto":
+            sample = content[:20_000].decode("utf-8", "ignore")
+            source = self.detect(sample).code if self.directions.sources else None
+        direction = self.directions.find(source, target)
+        return await self.documents.start(
+            name, content, direction, options or Options(guard=self.settings.guard)
+        )
+
+    def document_answer(self, document_id: str, key: str) -> Response:
+        """Return the answer with a translated document."""
+        name, content = self.documents.result(document_id, key)
+        disposition = f"attachment; filename*=UTF-8''{quote(name)}"
+        return Response(
+            content, media_type="application/octet-stream", headers={"Content-Disposition": disposition}
+        )
+
+    async def finish(self) -> None:
+        """Finish the documents under way."""
+        await self.documents.finish()
+
+    def close(self) -> None:
+        """Stop computing, and remove temporary files."""
+        self.service.scheduler.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+
+async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
+    """Await ``work``, but cancel it when the client goes away."""
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise RequestError("the client has gone", "send the request again")
+        return task.result()
+    finally:
+        for each in (task, gone):
+            each.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,281 @@
+"""From texts to translations: segments, glossaries, placeholders and the guard around the running batches."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+from transduce.decoding.glossary import Glossary, is_term_in
+from transduce.decoding.guard import choose as choose_better
+from transduce.decoding.guard import copies_are_wrong, findings, remedy_settings
+from transduce.decoding.translation import Translation
+from transduce.decoding.translator import Translator
+from transduce.serving.alignment import links_of
+from transduce.serving.directions import Direction
+from transduce.serving.errors import BusyError
+from transduce.serving.html_layout import html_layout
+from transduce.serving.layout import Layout
+from transduce.serving.model_store import ModelStore, with_settings
+from transduce.serving.plain_layout import plain_layout
+from transduce.serving.scheduler import BULK, Scheduler
+from transduce.serving.segments import Link, Segment, TranslatedSegment
+from transduce.serving.sentences import Splitting
+
+_CHUNK = 64  # sentences of a large request that are prepared and queued together
+_CHUNKS_AT_A_TIME = 4
+_INLINE = 8  # so few sentences are tokenized at once; more would delay other requests
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a client asks for, apart from the languages."""
+
+    format: Literal["text", "html", "xml"] = "text"
+    candidates: int = 1
+    alignment: bool = False
+    terms: tuple[tuple[str, str], ...] = ()  # of a glossary
+    do_not_translate: tuple[str, ...] = ()
+    guard: bool = True
+    splitting: Splitting = "all"
+    ignore_tags: tuple[str, ...] = ()
+    splitting_tags: tuple[str, ...] = ()
+    non_splitting_tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Warning:  # noqa: A001 (what clients call it)
+    """Something that a client should know about a translation."""
+
+    kind: Literal["repetition", "copy", "length", "truncated", "glossary", "placeholder"]
+    message: str
+    sentence: int
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of a text, and its translations, best first."""
+
+    segment: Segment
+    text: str  # with the markup of its source, if there is any
+    translation: Translation
+    links: list[Link]
+    warnings: list[Warning]
+    hits: list[tuple[str, str]]  # terms of the glossary that its source contains
+
+
+@dataclass(frozen=True)
+class TranslatedText:
+    """The translation of a text, with what is known about it."""
+
+    text: str
+    sentences: list[Sentence]
+    spans: list[tuple[int, int]]  # of each sentence in the translation
+
+    @property
+    def warnings(self) -> list[Warning]:
+        """The warnings of all sentences."""
+        return [warning for sentence in self.sentences for warning in sentence.warnings]
+
+    @property
+    def hits(self) -> list[tuple[str, str]]:
+        """The glossary's terms that were found, without repetitions."""
+        return list(dict.fromkeys(hit for sentence in self.sentences for hit in sentence.hits))
+
+    @property
+    def confidence(self) -> float:
+        """The lowest confidence of a sentence; 1 if there is nothing to translate."""
+        scores = [s.translation.candidates[0].confidence for s in self.sentences if s.translation.candidates]
+        return min(scores, default=1.0)
+
+
+class Service:
+    """Translates texts with the models of a `ModelStore`, on the threads of a `Scheduler`."""
+
+    def __init__(self, store: ModelStore, scheduler: Scheduler, max_waiting: int) -> None:
+        self.store, self.scheduler = store, scheduler
+        self.pending = 0  # sentences that were accepted and are not translated yet
+        self._max_waiting = max_waiting
+        self._rate = 50.0  # sentences per second, as measured lately
+        self.inspecting = asyncio.Lock()  # one attention page at a time: they take much memory
+
+    async def translate(
+        self, texts: Sequence[str], direction: Direction, options: Options
+    ) -> list[TranslatedText]:
+        """Translate several texts with one model."""
+        layouts = [await self._layout(text, direction, options) for text in texts]
+        translated = self.translate_layouts(layouts, direction, options)
+        return [text async for text in translated]
+
+    async def translate_layouts(
+        self, layouts: Sequence[Layout], direction: Direction, options: Options
+    ) -> AsyncIterator[TranslatedText]:
+        """Yield the translation of each layout, in order, as soon as it is there."""
+        segments = [segment for layout in layouts for segment in layout.segments]
+        async with self._admitted(len(segments)), self.store.use(direction) as translator:
+            async with aclosing(self._sentences(translator, segments, options)) as sentences:
+                for layout in layouts:
+                    own = [await anext(sentences) for _ in layout.segments]
+                    yield _render(layout, own)
+
+    async def sentences(
+        self, segments: Sequence[Segment], direction: Direction, options: Options
+    ) -> AsyncIterator[Sentence]:
+        """Yield the translation of each segment, in order, as soon as it is there."""
+        async with self._admitted(len(segments)), self.store.use(direction) as translator:
+            async with aclosing(self._sentences(translator, segments, options)) as sentences:
+                async for sentence in sentences:
+                    yield sentence
+
+    @asynccontextmanager
+    async def _admitted(self, count: int) -> AsyncIterator[None]:
+        """Accept a request of so many sentences, or say when to come back."""
+        if self.pending and self.pending + count > self._max_waiting:
+            raise BusyError("too many sentences are waiting", max(1, round(self.pending / self._rate)))
+        self.pending += count
+        try:
+            yield
+        finally:
+            self.pending -= count
+
+    async def _layout(self, text: str, direction: Direction, options: Options) -> Layout:
+        make = partial(layout_of, text, direction.source, options)
+        return make() if len(text) < 2000 else await asyncio.to_thread(make)
+
+    async def _sentences(
+        self, translator: Translator, segments: Sequence[Segment], options: Options
+    ) -> AsyncGenerator[Sentence]:
+        """Yield translated sentences in order; a few chunks are under way at a time."""
+        is_bulk = len(segments) > BULK
+        settings = replace(translator.settings, nbest=options.candidates)
+        work = SegmentTranslator(self.scheduler, with_settings(translator, settings), options, is_bulk)
+        chunks = [segments[begin : begin + _CHUNK] for begin in range(0, len(segments), _CHUNK)]
+        tasks: list[asyncio.Task[list[Sentence]]] = []
+        try:
+            for index in range(len(chunks)):
+                for chunk in chunks[len(tasks) : index + _CHUNKS_AT_A_TIME]:
+                    tasks.append(asyncio.create_task(work.translate(chunk, len(tasks) * _CHUNK)))
+                for sentence in await tasks[index]:
+                    yield sentence
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+def layout_of(text: str, language: str | None, options: Options) -> Layout:
+    """Return the sentences of a text, and what stands between them."""
+    if options.format == "text":
+        return plain_layout(text, language, options.do_not_translate, options.splitting)
+    return html_layout(
+        text,
+        language,
+        xml=options.format == "xml",
+        ignore_tags=options.ignore_tags,
+        splitting_tags=options.splitting_tags,
+        non_splitting_tags=options.non_splitting_tags,
+        do_not_translate=options.do_not_translate,
+        splitting=options.splitting,
+    )
+
+
+class SegmentTranslator:
+    """Translates the segments of one request."""
+
+    def __init__(self, scheduler: Scheduler, translator: Translator, options: Options, is_bulk: bool) -> None:
+        self._scheduler, self._options, self._is_bulk = scheduler, options, is_bulk
+        glossary = Glossary(options.terms) if options.terms else None
+        self._translator = replace(translator, glossary=glossary, on_warning=_ignore)
+
+    async def translate(self, segments: Sequence[Segment], first: int) -> list[Sentence]:
+        """Translate segments; ``first`` is the number of the first one in its text, for warnings."""
+        translations = await self._search(self._translator, segments)
+        sentences = list[Sentence]()
+        for number, (segment, translation) in enumerate(zip(segments, translations, strict=True), first):
+            sentences.append(await self._finish(segment, translation, number))
+        return sentences
+
+    async def _search(self, translator: Translator, segments: Sequence[Segment]) -> list[Translation]:
+        lines = [segment.text for segment in segments]
+        is_small = len(lines) <= _INLINE
+        split = translator.split(lines) if is_small else await asyncio.to_thread(translator.split, lines)
+        pieces = [piece for line in split for piece in line.pieces]
+        aligned = self._options.alignment or any(segment.markers for segment in segments)
+        found = iter(await self._scheduler.search(translator, pieces, is_bulk=self._is_bulk, aligned=aligned))
+        return [translator.assemble(line, [next(found) for _ in line.pieces]) for line in split]
+
+    async def _finish(self, segment: Segment, translation: Translation, number: int) -> Sentence:
+        """Look at a translation, and search again where something is wrong with it."""
+        warnings: list[Warning] = []
+        if self._options.guard:
+            translation, warnings = await self._guarded(segment, translation, number)
+        if segment.missing_protected(translation.text):
+            segment, translation = await self._with_protected(segment, translation)
+        if translation.pieces > 1 and segment.markers:
+            warnings.append(
+                Warning("placeholder", "the sentence was split: markup may be out of place", number)
+            )
+        best = translation.candidates[0] if translation.candidates else None
+        hits = self._hits(segment)
+        lost = [target for _, target in hits if best and target.lower() not in best.text.lower()]
+        warnings += [
+            Warning("glossary", f"the translation lacks {target!r} of the glossary", number)
+            for target in lost
+        ]
+        links = links_of(self._translator, translation, best) if best else []
+        return Sentence(segment, translation.text, translation, links, warnings, hits)
+
+    async def _guarded(
+        self, segment: Segment, translation: Translation, number: int
+    ) -> tuple[Translation, list[Warning]]:
+        if not translation.candidates:
+            return translation, []
+        best, tokenizer = translation.candidates[0], self._translator.tokenizer
+        special = tokenizer.special
+        languages = (special.source_language, special.target_language) if special else (None, None)
+        copies = copies_are_wrong([], languages)
+        found = findings(segment.text, best, translation.source_tokens, copies=copies)
+        if not found:
+            return translation, []
+        settings = remedy_settings(self._translator.settings, found, translation)
+        (second,) = await self._search(with_settings(self._translator, settings), [segment])
+        better = choose_better(replace(translation, findings=found), second, copies=copies)
+        return better, [
+            Warning(finding.kind, f"the translation {finding.message}", number) for finding in better.findings
+        ]
+
+    async def _with_protected(
+        self, segment: Segment, translation: Translation
+    ) -> tuple[Segment, Translation]:
+        """Find a translation that contains the protected parts: by constraints, else without them.
+
+        Without them, they are placed where the alignment says.
+        """
+        target = self._translator.tokenizer.target
+        encoded = target.encode(segment.protected)
+        if all(target.decode(ids) == part for part, ids in zip(segment.protected, encoded, strict=True)):
+            glossary = Glossary(self._options.terms, always=tuple(dict.fromkeys(segment.protected)))
+            constrained = replace(self._translator, glossary=glossary)
+            (translation,) = await self._search(constrained, [segment])
+            if not segment.missing_protected(translation.text):
+                return segment, translation
+        segment = segment.without_protected()
+        if not segment.text.strip():
+            return segment, Translation(segment.text, [])
+        (translation,) = await self._search(self._translator, [segment])
+        return segment, translation
+
+    def _hits(self, segment: Segment) -> list[tuple[str, str]]:
+        glossary = self._translator.glossary
+        return [pair for pair in glossary.terms if is_term_in(pair[0], segment.text)] if glossary else []
+
+
+def _render(layout: Layout, sentences: list[Sentence]) -> TranslatedText:
+    rendered = layout.render(
+        [TranslatedSegment(sentence.text, sentence.links, segment=sentence.segment) for sentence in sentences]
+    )
+    return TranslatedText(rendered.text, sentences, rendered.spans)
+
+
+def _ignore(message: str) -> None:
+    """Take no notice: what a client should know is in the answer."""
