@@ -44,7 +44,7 @@ def test_a_translation_appears_while_one_types(page, server, width):
     assert len(asked) < len(GIRL) / 3  # not one for each key
     assert asked[-1]["source"] == "auto"
     page.translate(f" {MEN}", f"{GIRL_EN} {MEN_EN}")
-    assert len(page.all("#sentence-list li")) == 2
+    assert len(page.all("#sentence-list > li")) == 2
     page.one("#clear").click()
     page.until(lambda: page.text("#output") == "")
     assert page.one("#source").get_attribute("value") == ""
@@ -100,7 +100,7 @@ def test_pointing_at_a_word_shows_what_belongs_to_it(page, server, width):
     page.hover(page.word("Büsche", "mirror"))
     page.until(lambda: page.texts("#output .linked") == ["bushes"])
     page.hover(page.one("h1"))
-    page.until(lambda: not page.all(".linked, .current"))
+    page.until(lambda: not page.all(".linked, .sentence.current"))
 
 
 def test_positions_of_the_server_are_code_points(page, server):
@@ -125,6 +125,7 @@ def test_a_click_offers_alternatives_and_one_can_be_chosen(page, server, width):
         "prefix": "A",
     }
     assert page.fits()
+    assert page.linked_source() == ["kleines"]  # still shown while the choice is open
     page.all("#word-alternatives button")[0].click()
     chosen = "A tiny girl climbs into a wooden playhouse."
     page.until(lambda: page.text("#output") == f"{chosen} {MEN_EN}")

@@ -171,6 +171,12 @@ function directionChanged() {
   if (source.value) translation.update(source.value, 0);
 }
 
+function showAbout() {
+  const names = models.directions.map(({ source: from, target: to, name }) => (from && to ? `${from} → ${to}` : name ?? ""));
+  const few = [...names.slice(0, 6), ...(names.length > 6 ? ["…"] : [])].join(", ");
+  $("about").textContent = models.version ? t("about", { version: models.version, models: few }) : "";
+}
+
 function changeLanguage(tag) {
   showLanguage(tag);
   $("interface-language").value = document.documentElement.lang;
@@ -181,8 +187,7 @@ function changeLanguage(tag) {
   documentTypes(models.documents ?? []);
   showHistory();
   glossaryLanguage();
-  const loaded = models.directions.map(({ source: from, target: to, name }) => [from && to ? `${from} → ${to}` : "", name ?? ""].filter(Boolean).join(" "));
-  $("about").textContent = models.version ? t("about", { version: models.version, models: loaded.slice(0, 6).join(", ") + (loaded.length > 6 ? ", …" : "") }) : "";
+  showAbout();
   if (translation.result) show(translation.result);
   showDetected(translation.result?.detected);
 }

@@ -5,6 +5,7 @@ import { sentenceAt, sourceOf, targetOf } from "./result.js";
 import { wordLinks, wordsOf } from "./text.js";
 
 let shown = null; // {result, sentences: [{source, target, links}]}, words as {begin, end, node}
+let pinned = null; // the place whose alternatives are open
 const places = new WeakMap(); // word or sentence element → {side, sentence, word}
 
 // Fill `place` with a text: sentences are spans, and so are their words.
@@ -49,6 +50,7 @@ export function showResult(result) {
     return { source, target, links: wordLinks(sentence.alignment, asPairs(source), asPairs(target)) };
   });
   shown = { result, sentences };
+  pinned = null;
   const span = (text) => element("span", { class: "word" }, text);
   const button = (text) => element("span", { class: "word", role: "button", tabindex: "-1", "aria-haspopup": "dialog" }, text);
   fill($("mirror"), result.text, "source", sentences, result.sentences.map(({ source }) => source), span);
@@ -71,9 +73,16 @@ function clearHighlight() {
   });
 }
 
+// Keep a place highlighted while nothing else is pointed at; null ends that.
+export function pin(place) {
+  pinned = place;
+  highlight(place);
+}
+
 // Highlight a place and what it was translated from or to; null clears.
-function highlight(place) {
+function highlight(pointed) {
   clearHighlight();
+  const place = pointed ?? pinned;
   const sentence = place && shown?.sentences[place.sentence];
   if (!sentence) return;
   sentence.sourceNode?.classList.add("current");
