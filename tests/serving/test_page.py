@@ -237,3 +237,19 @@ def test_warnings_are_shown_with_their_sentence(page, server):
     assert "decoded again" in warning
     assert page.texts("#output .doubtful") == ["TEXT LOOPING."]
     assert "31%" in page.text("#confidence")
+
+
+def test_a_long_text_is_shown_in_parts(page, server):
+    page.open(server.address)
+    page.choose("source-language", "de")
+    page.script(
+        "window.outputs = []; new MutationObserver(() => outputs.push(output.textContent))"
+        ".observe(output, {childList: true, subtree: true});"
+        "source.value = 'eins\\nzwei\\ndrei\\nslow\\nfast'; source.dispatchEvent(new InputEvent('input'))"
+    )
+    page.until(lambda: page.text("#output") == "EINS\nZWEI\nDREI\nSLOW\nFAST")
+    assert page.script("return outputs") == ["EINS\nZWEI\nDREI\n…\n…", "EINS\nZWEI\nDREI\nSLOW\nFAST"]
+    assert [body["text"] for body in server.bodies("/v1/translate")] == [
+        ["eins", "zwei", "drei"],
+        ["slow", "fast"],
+    ]

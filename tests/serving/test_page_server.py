@@ -43,14 +43,8 @@ def address(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("browser")
-
-
-@pytest.fixture(scope="module")
-def browser(folder):
-    driver = start_browser(folder / "profile")
-    driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+def browser(tmp_path_factory):
+    driver = start_browser(tmp_path_factory.mktemp("profile"))
     yield driver
     driver.quit()
 
@@ -102,13 +96,3 @@ def test_glossaries(page):
     page.one("#glossary-delete").click()
     page.browser.switch_to.alert.accept()
     page.until(lambda: len(page.all("#glossary-choice option")) == 1)
-
-
-def test_documents(page, folder):
-    page.tab("documents")
-    (folder / "lines.txt").write_text("the dog sees\n\na big cat\n")
-    page.one("#file").send_keys(str(folder / "lines.txt"))
-    page.until(lambda: "Done" in page.text("#document-list"))
-    page.one("#document-list .primary").click()
-    page.until((folder / "lines.de.txt").is_file)
-    page.until(lambda: len((folder / "lines.de.txt").read_text().split("\n")) == 4)

@@ -28,6 +28,7 @@ function choice(parts, confidence, act) {
 
 // `translation` is the page's Translation; its result has the sentence that `place` is in.
 export async function openAlternatives(translation, place, node) {
+  if (!translation.result?.sentences[place.sentence]) return;
   controller?.abort();
   controller = new AbortController();
   opener = place;

@@ -26,6 +26,7 @@ const translation = new Translation(settings, () => models.limits ?? {}, {
     $("progress").hidden = false;
     $("target-pane").setAttribute("aria-busy", "true");
   },
+  onPart: show,
   onResult(result) {
     calm();
     showProblem(null);
