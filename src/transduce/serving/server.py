@@ -26,6 +26,7 @@ from transduce.serving.service import Options, Service, TranslatedText
 from transduce.serving.settings import ServerSettings
 
 T = TypeVar("T")
+_QUICK = 2000  # characters whose language is detected at once; more would delay other requests
 
 
 class Server:
@@ -39,6 +40,7 @@ class Server:
         threads = settings.threads or max(1, (os.cpu_count() or 1) // settings.workers)
         self.service = Service(self.store, Scheduler(threads), settings.max_waiting)
         self.is_stopping = False
+        self.characters = 0  # translated since the start
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if not settings.lazy:
             for direction in self.directions.all:
@@ -72,7 +74,7 @@ class Server:
     def detector(self) -> Detector | None:
         """What tells the language of a text; ``None`` if the extra is not installed."""
         try:
-            return Detector(self.directions.sources)
+            return Detector(sorted({*self.directions.sources, *self.directions.targets}))
         except DependencyError:
             return None
 
@@ -115,7 +117,21 @@ class Server:
             raise RequestError("this server cannot detect languages", "name the source language")
         if not text.strip():
             return Detected(sources[0], 0.0)
-        return self.detector.detect(text)[0]
+        return self.detector.detect(text, sources)[0]
+
+    async def directions_of(
+        self, texts: Sequence[str], source: str | None, target: str | None
+    ) -> list[tuple[Direction, Detected | None]]:
+        """Return the direction of each text and, if the source language was not given, what was detected."""
+        if source is not None and source.lower() != "auto":
+            return [(self.directions.find(source, target), None)] * len(texts)
+        if not self.directions.sources:
+            return [(self.directions.find(None, target), None)] * len(texts)
+        if sum(map(len, texts)) < _QUICK:
+            detected = [self.detect(text) for text in texts]
+        else:
+            detected = await asyncio.to_thread(lambda: [self.detect(text) for text in texts])
+        return [(self.directions.find_detected(each.code, target), each) for each in detected]
 
     async def translate(
         self, texts: Sequence[str], directions: Sequence[Direction], options: Options
@@ -123,9 +139,12 @@ class Server:
         """Translate each text in its own direction, within the limit of time."""
         self.check_texts(texts)
         by_direction: dict[Direction, list[int]] = {}
-        for number, direction in enumerate(directions):
-            by_direction.setdefault(direction, []).append(number)
         results: dict[int, TranslatedText] = {}
+        for number, direction in enumerate(directions):
+            if direction.is_identity:
+                results[number] = TranslatedText(texts[number], [], [])
+            else:
+                by_direction.setdefault(direction, []).append(number)
         try:
             async with asyncio.timeout(self.settings.timeout):
                 for direction, numbers in by_direction.items():
@@ -136,6 +155,7 @@ class Server:
                 f"the translation took more than {self.settings.timeout:g} s",
                 "send less at a time, or send a document",
             ) from None
+        self.characters += sum(map(len, texts))
         return [results[number] for number in range(len(texts))]
 
     async def start_document(
@@ -151,9 +171,11 @@ class Server:
             sample = content[:20_000].decode("utf-8", "ignore")
             source = self.detect(sample).code if self.directions.sources else None
         direction = self.directions.find(source, target)
-        return await self.documents.start(
+        state = await self.documents.start(
             name, content, direction, options or Options(guard=self.settings.guard)
         )
+        self.characters += state.characters
+        return state
 
     def document_answer(self, document_id: str, key: str) -> Response:
         """Return the answer with a translated document."""
