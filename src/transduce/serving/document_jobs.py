@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from transduce.errors import DataError
 from transduce.files import write_atomically
 from transduce.serving.directions import Direction
 from transduce.serving.documents import read_document
@@ -54,7 +55,10 @@ class DocumentJobs:
         self._remove_old()
         if sum(1 for _ in self._folder.iterdir()) >= MOST_DOCUMENTS:
             raise BusyError(f"{MOST_DOCUMENTS} documents are stored already", 60)
-        document = await asyncio.to_thread(read_document, name, content, direction.source)
+        try:
+            document = await asyncio.to_thread(read_document, name, content, direction.source)
+        except DataError as error:
+            raise RequestError(error.problem, error.remedy) from error
         state = DocumentState(
             id=secrets.token_hex(16).upper(),
             key=secrets.token_hex(32).upper(),

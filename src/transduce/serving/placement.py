@@ -64,7 +64,9 @@ class _Placer:
             low, high = (0, len(self.target)) if parent < 0 else places[parent]
             latest = low
             for child in children:
-                begin, end = self._wanted(self.markers[child], pinned.get(child))
+                begin, end = self._edge(child, low, high) or self._wanted(
+                    self.markers[child], pinned.get(child)
+                )
                 begin, end = (min(max(place, low), high) for place in (begin, end))
                 if self.markers[child].is_ordered:
                     begin = latest = max(begin, latest)
@@ -77,6 +79,16 @@ class _Placer:
                 places[child] = (begin, end)
                 cursor = end
         return places
+
+    def _edge(self, child: int, low: int, high: int) -> Place | None:
+        """Return the place of what stands at the very beginning or end of the element around it."""
+        marker = self.markers[child]
+        if marker.parent < 0 or marker.begin != marker.end:
+            return None
+        parent = self.markers[marker.parent]
+        if marker.begin == parent.end:
+            return high, high
+        return (low, low) if marker.begin == parent.begin else None
 
     def _pinned(self) -> dict[int, Place]:
         """Return where the translation has the contents that stay verbatim, and the hulls around them."""
@@ -97,13 +109,14 @@ class _Placer:
         return pinned
 
     def _wanted(self, marker: Marker, pinned: Place | None) -> Place:
-        if marker.content is not None:
+        if marker.begin == marker.end or (marker.content is not None and pinned):
             return pinned or (self._point(marker.begin),) * 2
-        if marker.begin == marker.end:
-            return pinned or (self._point(marker.begin),) * 2
-        if marker.begin == 0 and marker.end == len(self.source):
+        if marker.begin == 0 and marker.end == len(self.source) and marker.content is None:
             return 0, len(self.target)
-        begin, end = self._linked(marker) or (self._begin(marker.begin), self._end(marker.end))
+        linked = self._linked(marker)
+        if marker.content is not None and linked is None:
+            return (self._point(marker.begin),) * 2
+        begin, end = linked or (self._begin(marker.begin), self._end(marker.end))
         begin, end = self._trimmed(begin, max(begin, end), marker)
         return (min(begin, pinned[0]), max(end, pinned[1])) if pinned else (begin, end)
 
@@ -160,8 +173,12 @@ class _Placer:
         return _word_end(self.target, point) if follows_word else _word_begin(self.target, point)
 
     def _share(self, place: int) -> int:
-        """Return the place in proportion to the lengths."""
-        return round(place * len(self.target) / max(len(self.source), 1))
+        """Return the place in proportion to the lengths, at the end of a word if it is that in the source."""
+        share = round(place * len(self.target) / max(len(self.source), 1))
+        if _is_inside_word(self.source, place):
+            return share
+        begin, end = _word_begin(self.target, share), _word_end(self.target, share)
+        return begin if share - begin <= end - share else end
 
 
 def _is_valid(link: Link, source: int, target: int) -> bool:

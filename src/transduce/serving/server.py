@@ -16,7 +16,7 @@ from transduce.errors import DependencyError
 from transduce.serving.access import Keys, RateLimit, read_keys
 from transduce.serving.directions import Direction, Directions
 from transduce.serving.document_jobs import DocumentJobs, DocumentState
-from transduce.serving.documents import KINDS
+from transduce.serving.documents import FORMATS
 from transduce.serving.errors import RequestError, TooLargeError, UnavailableError
 from transduce.serving.glossaries import GlossaryStore
 from transduce.serving.languages import Detected, Detector
@@ -68,7 +68,7 @@ class Server:
     @property
     def document_kinds(self) -> list[str]:
         """The endings of the documents that can be translated."""
-        return list(KINDS)
+        return list(FORMATS)
 
     @cached_property
     def detector(self) -> Detector | None:

@@ -173,7 +173,7 @@ def layout_of(text: str, language: str | None, options: Options) -> Layout:
     return html_layout(
         text,
         language,
-        xml=options.format == "xml",
+        is_xml=options.format == "xml",
         ignore_tags=options.ignore_tags,
         splitting_tags=options.splitting_tags,
         non_splitting_tags=options.non_splitting_tags,
