@@ -4,6 +4,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +27,7 @@ from transduce.serving.service import Options, Service, TranslatedText
 from transduce.serving.settings import ServerSettings
 
 T = TypeVar("T")
+_SURE = 0.9  # confidence that a text is in the target language already
 _QUICK = 2000  # characters whose language is detected at once; more would delay other requests
 
 
@@ -108,16 +110,16 @@ class Server:
             except UnicodeEncodeError:
                 raise RequestError("a text contains half of a surrogate pair", "send valid Unicode") from None
 
-    def detect(self, text: str) -> Detected:
-        """Return the most likely language of a text."""
+    def detect(self, text: str) -> list[Detected]:
+        """Return the source languages that a text may be in, most likely first."""
         sources = self.directions.sources
         if len(sources) == 1:
-            return Detected(sources[0], 1.0)
+            return [Detected(sources[0], 1.0)]
         if self.detector is None:
             raise RequestError("this server cannot detect languages", "name the source language")
         if not text.strip():
-            return Detected(sources[0], 0.0)
-        return self.detector.detect(text, sources)[0]
+            return [Detected(code, 0.0) for code in sources]
+        return self.detector.detect(text, sources)
 
     async def directions_of(
         self, texts: Sequence[str], source: str | None, target: str | None
@@ -128,10 +130,22 @@ class Server:
         if not self.directions.sources:
             return [(self.directions.find(None, target), None)] * len(texts)
         if sum(map(len, texts)) < _QUICK:
-            detected = [self.detect(text) for text in texts]
-        else:
-            detected = await asyncio.to_thread(lambda: [self.detect(text) for text in texts])
-        return [(self.directions.find_detected(each.code, target), each) for each in detected]
+            return [self._detected_direction(text, target) for text in texts]
+        return await asyncio.to_thread(lambda: [self._detected_direction(text, target) for text in texts])
+
+    def _detected_direction(self, text: str, target: str | None) -> tuple[Direction, Detected]:
+        """Detect the language of a text that is to be translated.
+
+        A text stays as it is if it surely is in the target language. A word or two are never sure; who asks
+        for a translation probably needs one.
+        """
+        first, *others = self.detect(text)
+        direction = self.directions.find_detected(first.code, target)
+        if direction.is_identity and first.confidence < _SURE:
+            for other in others:
+                with suppress(RequestError):
+                    return self.directions.find(other.code, target), other
+        return direction, first
 
     async def translate(
         self, texts: Sequence[str], directions: Sequence[Direction], options: Options
@@ -167,10 +181,10 @@ class Server:
         options: Options | None = None,
     ) -> DocumentState:
         """Accept a document; its language is detected from its beginning if it is not given."""
-        if source is None or source.lower() == "auto":
-            sample = content[:20_000].decode("utf-8", "ignore")
-            source = self.detect(sample).code if self.directions.sources else None
-        direction = self.directions.find(source, target)
+        sample = content[:20_000].decode("utf-8", "ignore")
+        ((direction, _),) = await self.directions_of([sample], source, target)
+        if direction.is_identity:
+            raise RequestError(f"the document is in {target} already", "name its source language")
         state = await self.documents.start(
             name, content, direction, options or Options(guard=self.settings.guard)
         )
