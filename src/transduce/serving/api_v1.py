@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Form, Header, Request
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from transduce.decoding.translation import Candidate
@@ -60,13 +60,13 @@ def router(server: Server) -> APIRouter:
     """Return the routes."""
     api = APIRouter(prefix="/v1", tags=["Transduce"])
 
-    def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
+    async def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
         server.admit(request, (authorization or "").removeprefix("Bearer ").strip() or None)
 
     admitted = [Depends(admit)]
 
     @api.post("/translate", dependencies=admitted, response_model=None)
-    async def translate(request: Request, body: TranslateBody) -> dict[str, Any] | StreamingResponse:
+    async def translate(request: Request, body: TranslateBody) -> JSONResponse | StreamingResponse:
         """Translate one text or several."""
         texts = [body.text] if isinstance(body.text, str) else body.text
         server.check_texts(texts)
@@ -76,12 +76,10 @@ def router(server: Server) -> APIRouter:
             return StreamingResponse(lines, media_type="application/x-ndjson")
         directions = [direction for direction, _ in chosen]
         results = await unless_disconnected(request, server.translate(texts, directions, options))
-        return {
-            "translations": [
-                _answer(result, *pair, options, body.tokens)
-                for result, pair in zip(results, chosen, strict=True)
-            ]
-        }
+        answers = [
+            _answer(result, *pair, options, body.tokens) for result, pair in zip(results, chosen, strict=True)
+        ]
+        return JSONResponse({"translations": answers})  # as it is: FastAPI would look at every number
 
     @api.post("/alternatives", dependencies=admitted)
     async def other_translations(request: Request, body: AlternativesBody) -> dict[str, Any]:
