@@ -14,7 +14,11 @@ CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 if not (CHROMIUM and DRIVER):
     pytest.skip("chromium and chromedriver are not installed", allow_module_level=True)
 
-from selenium.common.exceptions import StaleElementReferenceException  # noqa: E402
+from selenium.common.exceptions import (  # noqa: E402
+    NoSuchElementException,
+    NoSuchFrameException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -25,6 +29,7 @@ FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run -
     --disable-component-update --disable-sync --window-size=1400,1000 --lang=en-US"""
 WIDTHS = (1400, 1000, 390)
 PATIENCE = 10.0  # seconds
+REPLACED = (NoSuchElementException, NoSuchFrameException, StaleElementReferenceException)
 
 
 def start_browser(profile: Path, language: str = "en-US"):
@@ -76,7 +81,7 @@ class Page:
         def found():
             try:
                 return condition()
-            except StaleElementReferenceException:  # the page replaced what was being read
+            except REPLACED:  # while it was being read
                 return None
 
         while not (value := found()):
@@ -115,6 +120,17 @@ class Page:
 
     def tab(self, name):
         self.one(f"#tab-{name}").click()
+
+    def framed(self, selector):
+        """The texts of elements in the attention view."""
+        frames = self.all("#attention-frame iframe")
+        if not frames:
+            return []
+        self.browser.switch_to.frame(frames[0])
+        try:
+            return self.texts(selector)
+        finally:
+            self.browser.switch_to.default_content()
 
     def focused(self):
         return self.script("return document.activeElement.id || document.activeElement.textContent")

@@ -180,6 +180,8 @@ def test_everything_can_be_reached_with_the_keyboard(page, server):
     page.until(lambda: page.focused() == "little")
     page.keys(Keys.ARROW_DOWN)
     assert page.focused() == "Two"
+    page.held(Keys.CONTROL, Keys.ENTER)  # words are drawn anew, and the focus stays
+    assert page.focused() == "Two"
     page.keys(Keys.ESCAPE)
     assert page.focused() == "source"
     page.held(Keys.ALT, "s")

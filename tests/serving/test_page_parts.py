@@ -165,24 +165,13 @@ def test_the_attention_view_follows_the_cursor(page, serve):
     page.open(server.address)
     page.translate(f"{GIRL} Noch eins.", f"{GIRL_EN} EINS NOCH.")
     page.tab("attention")
-
-    def framed():
-        frames = page.all("#attention-frame iframe")
-        if not frames:
-            return None
-        page.browser.switch_to.frame(frames[0])
-        try:
-            return page.texts("#t")
-        finally:
-            page.browser.switch_to.default_content()
-
-    page.until(lambda: framed() == ["Noch eins."])
+    page.until(lambda: page.framed("#t") == ["Noch eins."])
     before = page.script("return history.length")
     page.one("#source").click()
     page.held(Keys.CONTROL, Keys.HOME)
-    page.until(lambda: framed() == [GIRL])
+    page.until(lambda: page.framed("#t") == [GIRL])
     page.one("#attention-next").click()
-    page.until(lambda: framed() == ["Noch eins."])
+    page.until(lambda: page.framed("#t") == ["Noch eins."])
     assert page.script("return history.length") == before  # frames add nothing to the Back button
     assert b"target=en" in server.bodies("/v1/inspect")[-1]
 

@@ -69,18 +69,7 @@ def test_text_alternatives_and_attention(page):
     page.until(lambda: page.all("#sentence-alternatives li"))
     page.all("#sentence-alternatives li button")[0].click()
     page.tab("attention")
-
-    def framed():
-        frames = page.all("#attention-frame iframe")
-        if not frames:
-            return None
-        page.browser.switch_to.frame(frames[0])
-        try:
-            return page.texts("#source")
-        finally:
-            page.browser.switch_to.default_content()
-
-    page.until(lambda: framed() == ["the dog sees a house."])
+    page.until(lambda: page.framed("#source") == ["the dog sees a house."])
 
 
 def test_glossaries(page):

@@ -44,6 +44,7 @@ export function showResult(result) {
     $("output").replaceChildren();
     return;
   }
+  const focused = $("output").contains(document.activeElement) ? places.get(document.activeElement) : null;
   const sentences = result.sentences.map((sentence) => {
     const source = inWhole(wordsOf(sourceOf(result, sentence), result.sourceLanguage), sentence.source[0]);
     const target = inWhole(wordsOf(targetOf(result, sentence), result.targetLanguage), sentence.target[0]);
@@ -58,6 +59,8 @@ export function showResult(result) {
   const first = $("output").querySelector(".word");
   if (first) first.tabIndex = 0;
   result.warnings.forEach(({ sentence }) => sentences[sentence]?.targetNode.classList.add("doubtful"));
+  // Words are new elements: the one that takes the place of the focused word takes the focus.
+  if (focused) focusWord(focused.sentence, focused.word);
 }
 
 // The text changed and has no translation yet: nothing to highlight in it.
