@@ -13,7 +13,7 @@ from transduce.decoding.translation import Candidate
 from transduce.serving.directions import Direction
 from transduce.serving.errors import RequestError
 from transduce.serving.glossaries import checked_entries
-from transduce.serving.inspecting import alternatives, attention_page
+from transduce.serving.inspecting import alternatives, attention_page, error_page
 from transduce.serving.languages import Detected, is_right_to_left, language_name
 from transduce.serving.server import Server, unless_disconnected
 from transduce.serving.service import Options, Sentence, TranslatedText
@@ -107,15 +107,18 @@ def router(server: Server) -> APIRouter:
         api_key: Annotated[str | None, Form()] = None,
     ) -> HTMLResponse:
         """Return a page that shows the attention for one sentence."""
-        server.admit(request, api_key or None)
-        server.check_texts([text])
-        ((direction, _),) = await server.directions_of([text], source or None, target or None)
-        if direction.is_identity:
-            raise RequestError(f"the text is in {direction.target} already", "name the source language")
-        page = await attention_page(server.service, direction, text)
-        return HTMLResponse(
-            page.html, headers={"Content-Security-Policy": page.policy, "X-Frame-Options": "SAMEORIGIN"}
-        )
+        status = 200
+        try:
+            server.admit(request, api_key or None)
+            server.check_texts([text])
+            ((direction, _),) = await server.directions_of([text], source or None, target or None)
+            if direction.is_identity:
+                raise RequestError(f"the text is in {direction.target} already", "name the source language")
+            page = await unless_disconnected(request, attention_page(server.service, direction, text))
+        except RequestError as error:
+            page, status = error_page(error), error.status
+        headers = {"Content-Security-Policy": page.policy, "X-Frame-Options": "SAMEORIGIN"}
+        return HTMLResponse(page.html, status, headers)
 
     return api
 

@@ -16,8 +16,8 @@ class GlossaryBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: str
-    source: str
-    target: str
+    source: str = ""
+    target: str = ""
     entries: dict[str, str]
 
     @property

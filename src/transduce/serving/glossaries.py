@@ -23,12 +23,12 @@ _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 class Dictionary(BaseModel):
-    """Terms of one direction and their translations."""
+    """Terms of one direction and their translations; languages may be left out."""
 
     model_config = ConfigDict(frozen=True)
 
-    source: str
-    target: str
+    source: str = ""
+    target: str = ""
     entries: dict[str, str]
 
     @property
@@ -58,7 +58,9 @@ class StoredGlossary(BaseModel):
         """Return the terms for a direction; a code without a region finds those with one."""
         for dictionary in self.dictionaries:
             wanted = zip((source, target), dictionary.pair, strict=True)
-            if all(code is None or code.lower().split("-")[0] == own.split("-")[0] for code, own in wanted):
+            if all(
+                not (code and own) or code.lower().split("-")[0] == own.split("-")[0] for code, own in wanted
+            ):
                 return tuple(dictionary.entries.items())
         raise RequestError("the glossary has no dictionary for these languages", "choose another glossary")
 
