@@ -1,6 +1,7 @@
 """From texts to translations: segments, glossaries, placeholders and the guard around the running batches."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -100,7 +101,7 @@ class Service:
         self.store, self.scheduler = store, scheduler
         self.pending = 0  # sentences that were accepted and are not translated yet
         self._max_waiting = max_waiting
-        self._rate = 50.0  # sentences per second, as measured lately
+        self._busy_since, self._done_before = 0.0, 0  # since there was nothing to do
         self.inspecting = asyncio.Lock()  # one attention page at a time: they take much memory
 
     async def translate(
@@ -135,13 +136,21 @@ class Service:
     @asynccontextmanager
     async def _admitted(self, count: int) -> AsyncIterator[None]:
         """Accept a request of so many sentences, or say when to come back."""
-        if self.pending and self.pending + count > self._max_waiting:
-            raise BusyError("too many sentences are waiting", max(1, round(self.pending / self._rate)))
+        if not self.pending:
+            self._busy_since, self._done_before = time.monotonic(), self.scheduler.statistics.sentences
+        elif self.pending + count > self._max_waiting:
+            raise BusyError("too many sentences are waiting", self._seconds_to_wait())
         self.pending += count
         try:
             yield
         finally:
             self.pending -= count
+
+    def _seconds_to_wait(self) -> int:
+        """Return when about half of the sentences will be translated, at the present speed."""
+        done = self.scheduler.statistics.sentences - self._done_before
+        rate = done / max(1.0, time.monotonic() - self._busy_since)
+        return max(1, min(60, round(self.pending / 2 / max(1.0, rate))))
 
     async def _layout(self, text: str, direction: Direction, options: Options) -> Layout:
         make = partial(layout_of, text, direction.source, options)
@@ -209,10 +218,9 @@ class SegmentTranslator:
     async def translate(self, segments: Sequence[Segment], first: int) -> list[Sentence]:
         """Translate segments; ``first`` is the number of the first one in its text, for warnings."""
         translations = await self._search(self._translator, segments)
-        sentences = list[Sentence]()
-        for number, (segment, translation) in enumerate(zip(segments, translations, strict=True), first):
-            sentences.append(await self._finish(segment, translation, number))
-        return sentences
+        pairs = enumerate(zip(segments, translations, strict=True), first)
+        # Those that are searched for again are so at the same time.
+        return await asyncio.gather(*(self._finish(*pair, number) for number, pair in pairs))
 
     async def _search(self, translator: Translator, segments: Sequence[Segment]) -> list[Translation]:
         lines = [segment.text for segment in segments]
@@ -229,7 +237,7 @@ class SegmentTranslator:
         if self._options.guard:
             translation, warnings = await self._guarded(segment, translation, number)
         if segment.missing_protected(translation.text):
-            segment, translation = await self._with_protected(segment, translation)
+            segment, translation = await self._with_protected(segment)
         if translation.pieces > 1 and segment.markers:
             warnings.append(
                 Warning("placeholder", "the sentence was split: markup may be out of place", number)
@@ -269,9 +277,7 @@ class SegmentTranslator:
             Warning(finding.kind, f"the translation {finding.message}", number) for finding in better.findings
         ]
 
-    async def _with_protected(
-        self, segment: Segment, translation: Translation
-    ) -> tuple[Segment, Translation]:
+    async def _with_protected(self, segment: Segment) -> tuple[Segment, Translation]:
         """Find a translation that contains the protected parts: by constraints, else without them.
 
         Without them, they are placed where the alignment says.
