@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from dictionary_models import ENGLISH, GERMAN, KEY, write_dictionary_model
 
 

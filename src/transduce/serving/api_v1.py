@@ -15,6 +15,7 @@ from transduce.serving.errors import RequestError
 from transduce.serving.glossaries import checked_entries
 from transduce.serving.inspecting import alternatives, attention_page
 from transduce.serving.languages import Detected, is_right_to_left, language_name
+from transduce.serving.openapi import errors
 from transduce.serving.server import Server, unless_disconnected
 from transduce.serving.service import Options, Sentence, TranslatedText
 
@@ -60,22 +61,24 @@ class AlternativesBody(Body):
 
 def router(server: Server) -> APIRouter:
     """Return the routes."""
-    api = APIRouter(prefix="/v1", tags=["Transduce"])
+    api = APIRouter(prefix="/v1", tags=["Transduce"], responses=errors("/v1/", 400, 403, 413, 429, 503))
 
     def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
         server.admit(request, (authorization or "").removeprefix("Bearer ").strip() or None)
 
     admitted = [Depends(admit)]
 
-    @api.post("/translate", dependencies=admitted, response_model=None)
+    lines: dict[int | str, dict[str, Any]] = {200: {"content": {"application/x-ndjson": {}}}}
+
+    @api.post("/translate", dependencies=admitted, response_model=None, responses=lines)
     async def translate(request: Request, body: TranslateBody) -> dict[str, Any] | StreamingResponse:
         """Translate one text or several."""
         texts = [body.text] if isinstance(body.text, str) else body.text
         server.check_texts(texts)
         options, chosen = _options(server, body), await server.directions_of(texts, body.source, body.target)
         if body.stream:
-            lines = _stream(server, texts, chosen, options, body.tokens)
-            return StreamingResponse(lines, media_type="application/x-ndjson")
+            stream = _stream(server, texts, chosen, options, body.tokens)
+            return StreamingResponse(stream, media_type="application/x-ndjson")
         directions = [direction for direction, _ in chosen]
         results = await unless_disconnected(request, server.translate(texts, directions, options))
         return {
