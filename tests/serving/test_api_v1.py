@@ -213,3 +213,9 @@ def test_every_answer_is_described(client):
                 assert {"400", "403", "429", "503"} <= set(operation["responses"]), (method, path)
             if "{" in path:
                 assert "404" in operation["responses"], (method, path)
+
+
+def test_all_methods_of_a_path_are_allowed(client):
+    answer = client.patch("/v1/glossaries/x", headers=HEADERS)
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "DELETE, GET, PUT"

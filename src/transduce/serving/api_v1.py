@@ -25,7 +25,7 @@ INSPECT_POLICY_ANCESTORS = "frame-ancestors 'self'"
 class Body(BaseModel):
     """A body whose fields are all known: a misspelt one is an error."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class TranslateBody(Body):
@@ -68,7 +68,7 @@ def router(server: Server) -> APIRouter:
 
     admitted = [Depends(admit)]
 
-    lines: dict[int | str, dict[str, Any]] = {200: {"content": {"application/x-ndjson": {}}}}
+    lines = {200: {"content": {"application/x-ndjson": {}}}, **errors("/v1/", 404)}
 
     @api.post("/translate", dependencies=admitted, response_model=None, responses=lines)
     async def translate(request: Request, body: TranslateBody) -> dict[str, Any] | StreamingResponse:

@@ -17,7 +17,7 @@ _FILE: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-s
 class GlossaryBody(BaseModel):
     """A glossary of one direction."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str
     source: str

@@ -136,7 +136,8 @@ def _add_error_handlers(app: FastAPI) -> None:
         if isinstance(error, BodyTooLarge):
             problem = error.detail
         body = error_body(request.url.path, problem, "see /openapi.json")
-        return JSONResponse(body, error.status_code, error.headers)
+        headers = {"Allow": _allowed(app, request.url.path)} if error.status_code == 405 else error.headers
+        return JSONResponse(body, error.status_code, headers)
 
     async def failed(request: Request, error: Exception) -> Response:
         # What happened may name files, so that it goes to the log and not to the client.
@@ -151,6 +152,18 @@ def _add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, by_status)
     app.add_exception_handler(TransduceError, failed)
     app.add_exception_handler(Exception, failed)
+
+
+def _allowed(app: FastAPI, path: str) -> str:
+    """Return the methods of a path; the framework names those of the first route only."""
+    described = app.openapi()["paths"]
+    parts = path.split("/")
+    methods: set[str] = set()
+    for known, operations in described.items():
+        pairs = zip(known.split("/"), parts, strict=False)
+        if known.count("/") == path.count("/") and all("{" in own or own == part for own, part in pairs):
+            methods.update(method.upper() for method in operations)
+    return ", ".join(sorted(methods)) or "GET"
 
 
 def _explain(error: RequestValidationError) -> tuple[str, str]:
