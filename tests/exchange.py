@@ -1,8 +1,10 @@
 """Small model folders for tests of exports."""
 
+from functools import cache
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer
 
 from builders import random_words, shaken, small_config
 from transduce import artifact
@@ -39,18 +41,37 @@ def train_sentencepiece(path: Path) -> Path:
     return path.with_suffix(".model")
 
 
-def write_like_marian(folder: Path, sentencepiece: Path, **changes):
-    """Write a model as an import leaves it: padding was appended, and the decoder starts from zeros."""
-    backend = read_sentencepiece(sentencepiece)
+@cache
+def _read(sentencepiece: Path) -> str:
+    """Read it only once: its normalisation rules are many."""
+    return str(read_sentencepiece(sentencepiece).to_str())
+
+
+def like_marian(sentencepiece: Path, *, renumbered: bool = False, **changes):
+    """Return a model as an import leaves it: padding was appended, and the decoder starts from zeros.
+
+    If ``renumbered``, the model has its pieces in another order, and one that its tokenizer does not have.
+    """
+    backend = Tokenizer.from_str(_read(sentencepiece))
     vocabulary = backend.get_vocab()
-    side = SideTokenizer(backend, [*sorted(vocabulary, key=vocabulary.__getitem__), "<pad>"])
+    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
+    tokens = ["▁other", *reversed(tokens)] if renumbered else tokens
+    side = SideTokenizer(backend, [*tokens, "<pad>"])
     tokenizer = TokenizerPair(side, side, special=SpecialTokens(pad="<pad>", bos="<pad>", eos="</s>"))
-    sines = {"sine_layout": "halves", "sine_spacing": "endpoint", "norm_epsilon": 1e-6, "output_bias": True}
-    config = small_config(**{**sines, "activation": "swish", **changes})
+    sines = {"sine_layout": "halves", "sine_spacing": "endpoint", "norm_epsilon": 1e-6}
+    ends = {"output_bias": True, "fixed_padding": True}
+    config = small_config(**{**sines, **ends, "activation": "swish", **changes})
     model = shaken(build(config, Vocabulary(**tokenizer.vocabulary.model_dump()), seed=2))
     with torch.no_grad():
         for matrix in (model.source_embedding, model.target_embedding, model.output):
             matrix.weight[-1] = 0
-        model.output.bias[-1] = -100
+        if model.output.bias is not None:
+            model.output.bias[-1] = -100
+    return model, tokenizer
+
+
+def write_like_marian(folder: Path, sentencepiece: Path, **changes):
+    """Write such a model, and return it."""
+    model, tokenizer = like_marian(sentencepiece, **changes)
     artifact.save(model, folder, tokenizer)
     return model

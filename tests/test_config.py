@@ -269,6 +269,7 @@ def test_options_are_added_deliberately():
         "scale_embeddings",
         "embedding_norm",
         "output_bias",
+        "fixed_padding",
         "mask_padding",
         "source_factors",
         "attention",

@@ -125,11 +125,14 @@ def test_the_site_builds_without_warnings(tmp_path):
     assert (tmp_path / "site" / "index.html").exists()
 
 
-def test_the_configuration_page_is_up_to_date():
-    page = DOCS / "configuration.md"
-    before = page.read_text(encoding="utf-8")
+def test_tables_of_settings_are_up_to_date():
+    pages = [DOCS / name for name in ("configuration.md", "exchange.md")]
+    before = [page.read_text(encoding="utf-8") for page in pages]
     runpy.run_path(str(DOCS / "generate_configuration.py"), run_name="__main__")
-    assert page.read_text(encoding="utf-8") == before, "run: python docs/generate_configuration.py"
+    after = [page.read_text(encoding="utf-8") for page in pages]
+    assert after == before, "run: python docs/generate_configuration.py"
+    assert "`norm_first`" in after[1]
+    assert "`target_vocabulary`" in after[1]
 
 
 def test_the_paper_page_names_things_that_exist():

@@ -9,7 +9,14 @@ from rich.console import Console
 
 import inside
 from transduce.cli.errors import run
-from transduce.errors import TransduceError, is_out_of_memory, printable, reason_of, remedy_for
+from transduce.errors import (
+    TransduceError,
+    is_out_of_memory,
+    printable,
+    reason_of,
+    remedy_for,
+    remedy_for_writing,
+)
 from transduce.terminal import print_line
 
 REVERSED = "\u202e"  # shows what follows from right to left
@@ -54,6 +61,19 @@ def test_an_error_without_a_number_has_a_reason_too():
     assert reason_of(OSError("no number")) == "no number"
     assert reason_of(OSError()) == "OSError"
     assert remedy_for(OSError())
+
+
+def test_advice_where_nothing_can_be_written():
+    assert "file" in remedy_for_writing(OSError(errno.ENOTDIR, "Not a directory"))
+    assert "permissions" in remedy_for_writing(OSError(errno.EACCES, "Permission denied"))
+    for number in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EROFS):
+        assert "space" not in remedy_for_writing(OSError(number, ""))
+    for error in (
+        OSError(errno.ENOSPC, "full"),
+        OSError("3 requested and 2 written"),
+        ValueError("I/O error"),
+    ):
+        assert "space" in remedy_for_writing(error)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.errors import ConfigError, DataError
+from transduce.errors import ArtifactError, ConfigError, DataError
 from transduce.files import (
     MANIFEST,
     find_damage,
     hash_file,
+    parse_json,
+    read_json,
+    read_json_object,
     read_small,
     real_path,
     user_path,
@@ -144,3 +147,49 @@ def test_large_files_are_hashed_in_threads_with_the_same_result(tmp_path, fast):
         file.seek(1 << 19)
         file.write(b"x")
     assert find_damage(tmp_path, paths).path == paths[1]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32-le"])
+def test_json_in_the_encodings_of_its_standard(encoding, tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes('{"Größe": ["\\ud83d\\ude00", "😀"]}'.encode(encoding))
+    assert read_json(path) == read_json_object(path) == {"Größe": ["😀", "😀"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "line 1"),
+        (b'{"a": 1,\n"b": 2\n"c": 3}', "line 3 "),
+        (b'{"a":\n"\xff"}', "line 2 .*UTF-8"),
+        (b'"\xed\xa0\x80"', "line 1 .*UTF-8"),
+        (b'{"\\ud800": 1}', "not a character"),
+        (b"[" * 100_000, "nested"),
+        (b"9" * 5000, "digits"),
+    ],
+)
+def test_damaged_json_is_named_with_its_line(content, problem, tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"a\.json.*damaged.*{problem}.*; restore it") as caught:
+        read_json(path, error=DataError, remedy="restore it")
+    assert "\n" not in str(caught.value)
+
+
+def test_what_cannot_be_read_as_json(tmp_path):
+    with pytest.raises(ArtifactError, match=r"missing\.json.*check the path"):
+        read_json(tmp_path / "missing.json")
+    with pytest.raises(ArtifactError, match="folder"):
+        read_json(tmp_path)
+    path = tmp_path / "a.json"
+    path.write_text("[1, 2]\n")
+    with pytest.raises(ArtifactError, match=r"a\.json is not a JSON object"):
+        read_json_object(path)
+    with pytest.raises(ArtifactError, match="more than 4 bytes"):
+        read_json(path, limit=4)
+
+
+def test_json_of_metadata():
+    assert parse_json('{"a": 1}', Path("b")) == {"a": 1}
+    with pytest.raises(ArtifactError, match="b is damaged: line 2 "):
+        parse_json("{\n", Path("b"))

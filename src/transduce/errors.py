@@ -27,6 +27,12 @@ _REMEDIES = {
     errno.EMFILE: "raise the limit of open files: ulimit -n",
     errno.EINVAL: "choose another path",
 }
+# Where a new file or folder could not be written
+_WRITING = {
+    errno.ENOENT: "choose another place: nothing can be created in this one",
+    errno.EACCES: "choose another place, or change the permissions of this one",
+    errno.EPERM: "choose another place, or change the permissions of this one",
+}
 
 
 def printable(text: str) -> str:
@@ -42,6 +48,12 @@ def reason_of(error: OSError) -> str:
 def remedy_for(error: OSError) -> str:
     """Return what a user can do about an error of the operating system."""
     return _REMEDIES.get(error.errno or 0, "check the file, or choose another one")
+
+
+def remedy_for_writing(error: Exception) -> str:
+    """Return what a user can do if a file or folder cannot be written; libraries may hide the reason."""
+    number = getattr(error, "errno", None) or 0
+    return (_REMEDIES | _WRITING).get(number, "free disk space, or choose another place")
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -1,17 +1,18 @@
-"""Files and folders: the paths that users give, reading up to a limit, atomic writing, hashes."""
+"""Files and folders: the paths that users give, reading up to a limit, JSON, atomic writing, hashes."""
 
 import hashlib
 import json
 import os
+import re
 import stat
 import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
-from transduce.errors import ConfigError, DataError, reason_of
+from transduce.errors import ArtifactError, ConfigError, DataError, TransduceError, reason_of, remedy_for
 
 MANIFEST = "manifest.json"
 _ALGORITHM = "blake2b"
@@ -19,6 +20,7 @@ _CHECKSUM = "crc32"  # finds damage as well, several times as fast; for data tha
 _BLOCK = 1 << 20  # bytes that are hashed at once
 _LARGEST_MANIFEST = 1 << 24  # bytes
 _SMALL = 1 << 20  # bytes: hashing such a file takes less time than starting a thread
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # escapes of one half of a character beyond U+FFFF
 
 
 def user_path(path: str | os.PathLike[str]) -> Path:
@@ -71,6 +73,84 @@ def read_small(path: Path, limit: int = 1 << 24) -> bytes:
     if len(data) > limit:
         raise DataError(f"{path} has more than {limit:,} bytes", "give another file: this one is too large")
     return data
+
+
+def read_text(
+    path: Path, *, limit: int, error: type[TransduceError] = ArtifactError, remedy: str = "copy it again"
+) -> str:
+    """Return the text of a file of at most ``limit`` bytes; one that is not UTF-8 is an ``error``."""
+    try:
+        return _read(path, limit, error).decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise error(f"{path}, line {_line_of(problem)}: not UTF-8", remedy) from problem
+
+
+def read_json(
+    path: Path,
+    *,
+    limit: int = 1 << 24,
+    error: type[TransduceError] = ArtifactError,
+    remedy: str = "copy it again",
+) -> Any:
+    """Return the content of a JSON file of at most ``limit`` bytes.
+
+    What cannot be read is an ``error`` that names the file and, in damaged JSON, the line.
+    """
+    return parse_json(_read(path, limit, error), path, error=error, remedy=remedy)
+
+
+def read_json_object(
+    path: Path,
+    *,
+    limit: int = 1 << 24,
+    error: type[TransduceError] = ArtifactError,
+    remedy: str = "copy it again",
+) -> dict[str, Any]:
+    """Return the content of a JSON file that must be an object; see `read_json`."""
+    content = read_json(path, limit=limit, error=error, remedy=remedy)
+    if not isinstance(content, dict):
+        raise error(f"{path} is not a JSON object", remedy)
+    return content
+
+
+def parse_json(
+    data: bytes | str,
+    path: Path,
+    *,
+    error: type[TransduceError] = ArtifactError,
+    remedy: str = "copy it again",
+) -> Any:
+    """Return the content of JSON that comes from the file ``path``."""
+    try:
+        text = data if isinstance(data, str) else data.decode(json.detect_encoding(data))
+        content = json.loads(text.removeprefix("\ufeff"))
+        if _HALF.search(text):
+            json.dumps(content, ensure_ascii=False).encode()  # halves alone are no text
+        return content
+    except json.JSONDecodeError as problem:
+        reason = f"line {problem.lineno} is not valid JSON ({problem.msg}, column {problem.colno})"
+    except UnicodeDecodeError as problem:
+        reason = f"line {_line_of(problem)} is not in the encoding {problem.encoding.upper()}"
+    except UnicodeEncodeError:
+        reason = "it has escapes that are not a character"
+    except RecursionError:
+        reason = "its values are nested too deeply"
+    except ValueError as problem:  # a number with thousands of digits
+        reason = str(problem)
+    raise error(f"{path} is damaged: {reason}", remedy)
+
+
+def _read(path: Path, limit: int, error: type[TransduceError]) -> bytes:
+    try:
+        return read_small(path, limit)
+    except OSError as problem:
+        raise error(f"cannot read {path}: {reason_of(problem)}", remedy_for(problem)) from problem
+    except DataError as problem:
+        raise error(problem.problem, problem.remedy) from problem
+
+
+def _line_of(error: UnicodeDecodeError) -> int:
+    return error.object.count(b"\n", 0, error.start) + 1
 
 
 def require_own_file(path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from transduce.data.sentencepiece import read_sentencepiece
 from transduce.data.sentencepiece_file import ModelType, PieceType, read_model
-from transduce.data.tokenizer import load_side_tokenizer
+from transduce.data.tokenizer import TokenizerPair, load_side_tokenizer
 from transduce.errors import DataError
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -218,6 +218,20 @@ def test_saved_tokenizer_is_accepted_and_equal(name, tmp_path):
     texts = [*CORPUS[:5], *FRAGMENTS, "".join(FRAGMENTS)]
     assert side.encode(texts) == [encoding.ids for encoding in both.ours.encode_batch(texts)]
     assert side.size == len(both.model.pieces)
+
+
+@pytest.mark.parametrize("name", ["unigram", "bpe symbols"])
+def test_with_special_tokens_it_serves_a_model_of_ones_own(name, tmp_path):
+    """As docs/exchange.md shows."""
+    both = pair(trained(name))
+    tokenizer, size = both.ours.from_str(both.ours.to_str()), both.ours.get_vocab_size()
+    tokenizer.add_special_tokens(["<pad>", "<s>", "</s>"])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    side = load_side_tokenizer(tmp_path / "tokenizer.json")
+    vocabulary = TokenizerPair(side, side).vocabulary
+    assert vocabulary.source == size + (both.ours.token_to_id("<pad>") is None)
+    assert len({vocabulary.pad, vocabulary.bos, vocabulary.eos}) == 3
+    assert side.encode(CORPUS[:5]) == [encoding.ids for encoding in both.ours.encode_batch(CORPUS[:5])]
 
 
 def test_ids_and_names_are_those_of_the_file():

@@ -98,9 +98,9 @@ def test_a_wider_beam_has_fewer_sentences_in_a_batch(monkeypatch):
     monkeypatch.setattr(search, "BATCH_HYPOTHESES", 12)
     sizes, original = [], Translator._search
 
-    def recording(self, pieces):
-        sizes.append(len(pieces))
-        return original(self, pieces)
+    def recording(self, task):
+        sizes.append(len(task.pieces))
+        return original(self, task)
 
     monkeypatch.setattr(Translator, "_search", recording)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
@@ -318,15 +318,16 @@ def test_a_prefix_and_an_alignment():
             assert all(0 <= place < len(translation.source_tokens) for place in candidate.alignment)
 
 
-def test_an_alignment_is_the_strongest_attention():
+def test_an_alignment_adds_upper_layers_that_predict_and_lower_layers_that_read():
     translator = small_translator(alignments=True, beam=1)
     best = translator("quick fox").candidates[0]
     source = torch.tensor(TOKENIZER.encode_source(["quick fox"]))
-    weights = translator.model.attention(
+    lower, upper = translator.model.attention(
         source, torch.tensor([[TOKENIZER.vocabulary.bos, *best.ids]])
     ).encoder_decoder
-    mean = torch.stack(weights).mean(dim=(0, 2))[0]
-    assert best.alignment == mean.argmax(-1).tolist()[: len(best.ids)]
+    count = len(best.ids)
+    fit = upper.mean(dim=1)[0][:count] + lower.mean(dim=1)[0][1 : count + 1]
+    assert best.alignment == fit[:, :-1].argmax(-1).tolist()  # without eos
 
 
 @pytest.mark.parametrize("settings", [{"sample": True}, {"diverse_groups": 2}])

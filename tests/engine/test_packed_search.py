@@ -327,3 +327,26 @@ def test_sentences_with_a_prefix_join_and_leave():
         search.add(row, 9)
     found = search.run()
     assert [found[ticket] for ticket in range(6)] == model.search(sources, request)
+
+
+def test_a_search_stops_after_so_many_steps_and_sentences_can_be_cancelled():
+    model, lengths = packed(), [9, 4, 6, 17]
+    sources, limits = padded(lengths), [12, 12, 12, 12]
+    expected = beam_search(model, sources, limits, beam=2, count=1)
+    penalties = [paper_penalty()(max(1, n)) for n in range(30)]
+    request = SearchRequest([], penalties, beam=2, count=1, exact=True, bos=1, eos=2, forbidden=[0, 1])
+    search, found, tickets = model.running_search(request, slots=2), {}, {}
+    for row, limit in zip(sources, limits, strict=True):
+        tickets[len(tickets)] = search.add(row, limit)
+    search.advance(1)
+    search.cancel(tickets[0])  # running
+    search.cancel(tickets[3])  # waiting
+    assert len(search) == 2
+    calls = 0
+    while len(search):
+        found |= search.advance(1)
+        calls += 1
+    assert calls > 2
+    assert found.keys() == {tickets[1], tickets[2]}
+    for row in (1, 2):
+        assert [result.score for result in found[tickets[row]]] == [one.score for one in expected[row]]

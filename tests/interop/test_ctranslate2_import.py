@@ -14,8 +14,11 @@ from inside import run
 from transduce import Translator, artifact
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError
+from transduce.interop.argos import write_pieces
 from transduce.interop.ctranslate2 import export_ctranslate2
 from transduce.interop.ctranslate2_import import read, recognises
+from transduce.interop.hugging_face_export import export_hugging_face
+from transduce.interop.hugging_face_peer import load_tokenizer, outputs_of_lines
 
 pytest.importorskip("ctranslate2")
 spm = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
@@ -104,6 +107,7 @@ def test_an_argos_package(pieces, tmp_path):
     assert recognises(package)
     done = run("import", package, "--out", tmp_path / "model")
     assert done.returncode == 0, done.stderr
+    assert "translations equal those of CTranslate2" in done.stderr  # it was unpacked for the comparison, too
     whole, packed = read(folder).model, artifact.load(tmp_path / "model")
     source, target = torch.tensor([[5, 6, 7, 2]]), torch.tensor([[1, 8, 9]])
     assert torch.equal(whole(source, target), packed(source, target))
@@ -151,6 +155,29 @@ def test_pieces_of_the_real_model(argos):
     for source, pieces, *_ in rows:
         expected = [ids.get(piece, tokenizer.source.map.unknown) for piece in pieces.split(" ")]
         assert tokenizer.encode_source([source]) == [[*expected, tokenizer.vocabulary.eos]]
+
+
+def test_the_real_model_in_transformers(argos, tmp_path):
+    pytest.importorskip("transformers")
+    folder, _, rows = argos
+    tokenizer = artifact.load_tokenizer(folder)  # in the files of a folder, scores of pieces are decimals
+    export_hugging_face(artifact.load(folder), tokenizer, tmp_path)
+    lines = [row[0] for row in rows]
+    theirs = load_tokenizer(tmp_path)
+    assert theirs(lines)["input_ids"] == tokenizer.encode_source(lines)
+    outputs = outputs_of_lines(tmp_path, lines[:3], limit=200)
+    assert [output.text for output in outputs] == [row[2] for row in rows[:3]]
+
+
+def test_the_pieces_of_a_package_of_the_real_model(argos, shared, tmp_path):
+    folder, _, rows = argos
+    write_pieces(artifact.load_tokenizer(folder), tmp_path / "written.model")
+    original = shared / "weights" / "argos-zh-en" / "sentencepiece.model"
+    one, two = (
+        spm.SentencePieceProcessor(model_file=str(path)) for path in (original, tmp_path / "written.model")
+    )
+    lines = [text for row in rows for text in (row[0], row[2])]
+    assert one.encode(lines, out_type=str) == two.encode(lines, out_type=str)
 
 
 def share_of_equal_lines(folder, rows, column, **settings) -> float:

@@ -3,10 +3,17 @@
 import pytest
 import torch
 from safetensors.torch import load_file
+from tokenizers import Tokenizer, normalizers
 
 from builders import shaken, small_bert, small_config, small_gpt, small_rnn
+from exchange import LINES as PIECES
+from exchange import train_sentencepiece
 from transduce.config import Vocabulary
 from transduce.config.vit import ViTConfig
+from transduce.data.sentencepiece import read_sentencepiece
+from transduce.data.special_tokens import SpecialTokens
+from transduce.data.subword_nmt import SPECIAL, bpe_tokenizer, read_bpe_codes
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.data.tokenizer_training import train_tokenizer
 from transduce.decoding.beam import beam_search
 from transduce.decoding.penalties import plain_penalty
@@ -128,6 +135,58 @@ def test_two_tokenizers(tmp_path):
     assert again.encode_target(LINES) == tokenizer.encode_target(LINES)
     output = outputs_of_lines(tmp_path, SOURCE[:1], limit=5)[0]
     assert output.text.strip() == tokenizer.decode(output.greedy)
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory):
+    pytest.importorskip("sentencepiece")
+    return read_sentencepiece(train_sentencepiece(tmp_path_factory.mktemp("pieces") / "spm.model"))
+
+
+def own_ids(backend, *added):
+    """Return tokenizers whose model has its pieces in another order, and some more."""
+    tokens = [token for token in sorted(backend.get_vocab(), reverse=True) if token != "<s>"]
+    side = SideTokenizer(backend, ["<pad>", *added, *tokens])
+    return TokenizerPair(side, side, special=SpecialTokens(pad="<pad>", bos="<pad>", eos="</s>"))
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm": "pre", "sine_spacing": "endpoint", "first_position": 1}])
+def test_pieces_with_ids_of_the_model(pieces, changes, tmp_path):
+    tokenizer = own_ids(pieces, "▁theirs", "你")  # of which the text of a source may have the second
+    model = model_for(tokenizer, **changes)
+    export_hugging_face(model, tokenizer, tmp_path)
+    theirs = load_tokenizer(tmp_path)
+    assert type(theirs).__name__ == "MarianTokenizer"
+    lines = [*PIECES[:5], "", "  two  spaces ", "你", "größte"]
+    assert theirs(lines)["input_ids"] == tokenizer.encode_source(lines)
+    ids = [1, *tokenizer.target.encode(PIECES[:1])[0], 1]
+    assert theirs.decode(ids) == tokenizer.decode(ids)
+    again = read_folder(tmp_path).tokenizer
+    assert again.encode_source(lines) == tokenizer.encode_source(lines)
+
+
+def test_pieces_that_sentencepiece_cannot_have(pieces, tmp_path):
+    backend = Tokenizer.from_str(pieces.to_str())
+    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), backend.normalizer])
+    tokenizer = own_ids(backend, "▁theirs")
+    export_hugging_face(model_for(tokenizer), tokenizer, tmp_path)
+    assert not list(tmp_path.glob("*.spm"))
+    theirs = load_tokenizer(tmp_path)
+    lines = [*(line.upper() for line in PIECES[:5]), "", "你 größte"]
+    assert theirs(lines)["input_ids"] == tokenizer.encode_source(lines)
+    ids = [1, *tokenizer.target.encode(PIECES[:1])[0], 1]
+    assert theirs.decode(ids).strip() == tokenizer.decode(ids).strip()
+    assert "theirs" in theirs.decode(ids)
+
+
+def test_pieces_that_the_model_lacks_are_named(tmp_path):
+    (tmp_path / "codes").write_text("#version: 0.2\na b\nab c</w>\n")
+    side = bpe_tokenizer(read_bpe_codes(tmp_path / "codes"), [*SPECIAL, "a@@", "b@@", "abc"])
+    special = SpecialTokens(pad="<pad>", bos="<s>", eos="</s>")
+    tokenizer = TokenizerPair(side, side, special=special)
+    with pytest.raises(ConfigError, match=r"makes 2 pieces .* such as 'ab'") as error:
+        export_hugging_face(model_for(tokenizer), tokenizer, tmp_path / "out")
+    assert "--to" in str(error.value)
 
 
 def test_gpt(tmp_path):

@@ -154,5 +154,6 @@ def test_what_cannot_be_imported(tmp_path):
 def test_lengths(tmp_path):
     for longest, found in ((512, 12), (1e30, 12), (float("inf"), 12), (7, 7), ("x", 12)):
         save(tmp_path / "theirs", longest=longest)
-        import_model(tmp_path / "theirs", tmp_path / "ours")
-        assert artifact.load_as(tmp_path / "ours", "bert").config.embedding_length == found
+        ours = tmp_path / f"ours {longest}"
+        import_model(tmp_path / "theirs", ours)
+        assert artifact.load_as(ours, "bert").config.embedding_length == found

@@ -1,3 +1,4 @@
+import json
 import sys
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
@@ -11,8 +12,11 @@ from inside import run
 from transduce import artifact
 from transduce.config import Vocabulary
 from transduce.data.tokenizer import TokenizerPair
+from transduce.errors import ArtifactError
 from transduce.interop import ctranslate2_peer
+from transduce.interop.onnx import export_onnx
 from transduce.runs import export_targets
+from transduce.runs.onnx_text_check import verify_text_model
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +64,26 @@ def test_a_language_model(tmp_path):
     done = export(tmp_path / "gpt", tmp_path / "out", "huggingface")
     assert done.returncode == 0, done.stderr
     assert "logits of random texts: largest difference" in done.stderr
+    pytest.importorskip("onnxruntime")
+    done = export(tmp_path / "gpt", tmp_path / "onnx", "onnx")
+    assert done.returncode == 0, done.stderr
+    assert "onnxruntime" in done.stderr
+    assert "greedy continuations: 5 of 5 equal" in done.stderr
+    assert names(tmp_path / "onnx") == ["config.json", "decoder.onnx", "tokenizer.json"]
     refused = export(tmp_path / "gpt", tmp_path / "other", "ctranslate2")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "'gpt'" in refused.stderr
+
+
+def test_a_language_model_that_was_damaged(tmp_path):
+    pytest.importorskip("onnxruntime")
+    model = small_gpt(layers=1)
+    export_onnx(model, tmp_path / "out")
+    with torch.no_grad():
+        model.output.weight[7] += 0.01
+    with pytest.raises(ArtifactError, match="logits of random texts differ"):
+        verify_text_model(model, tmp_path / "out")
+    assert any("greedy" in line for line in verify_text_model(model, tmp_path / "out", rounded=True))
 
 
 def broken(monkeypatch, change):
@@ -203,11 +224,46 @@ def test_an_argos_package_and_back(marian, tmp_path):
     assert done.returncode == 0, done.stderr
     assert run("import", package, "--out", tmp_path / "again").returncode == 0
     assert_equal_to_the_bit(model, tmp_path / "again")
+    written = export(folder, tmp_path / "written.argosmodel", "ctranslate2", *options[:-1])
+    assert written.returncode == 0, written.stderr
+    assert "pieces: 5 of 5 lines equal those of sentencepiece" in written.stderr
+    assert run("import", tmp_path / "written.argosmodel", "--out", tmp_path / "anew").returncode == 0
+    tokenizers = [artifact.load_tokenizer(place) for place in (folder, tmp_path / "anew")]
+    assert tokenizers[0].encode_source(LINES) == tokenizers[1].encode_source(LINES)
     other = tmp_path / "other"
     write_model(other)
     refused = export(other, tmp_path / "c.argosmodel", "ctranslate2", *options, sentencepiece)
     assert refused.returncode == 2
     assert "was not read from" in refused.stderr
+    native = export(other, tmp_path / "c.argosmodel", "ctranslate2", *options[:-1])
+    assert (native.returncode, native.stderr.count("\n")) == (2, 1)
+    assert "steps are not those of SentencePiece" in native.stderr
+    assert "--sentencepiece" in native.stderr
     misnamed = export(folder, tmp_path / "c.zip", "ctranslate2", *options, sentencepiece)
     assert ".argosmodel" in misnamed.stderr
-    assert names(tmp_path) == ["a-b.argosmodel", "again", "other"]
+    assert names(tmp_path) == ["a-b.argosmodel", "again", "anew", "other", "written.argosmodel"]
+
+
+def test_the_exported_tokenizer_is_compared(tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    pytest.importorskip("sentencepiece")
+    sentencepiece, folder = train_sentencepiece(tmp_path / "spm.model"), tmp_path / "model"
+    write_like_marian(folder, sentencepiece, renumbered=True, sine_spacing="paper", norm_epsilon=1e-5)
+    done = export(folder, tmp_path / "out", "huggingface")
+    assert done.returncode == 0, done.stderr
+    assert "tokenizer: 5 of 5 lines have the same tokens" in done.stderr
+    assert {"source.spm", "target.spm", "vocab.json"} <= set(names(tmp_path / "out"))
+    target = export_targets.TARGETS["huggingface"]
+
+    def write(model, tokenizer, place, *others):
+        notes = target.write(model, tokenizer, place, *others)
+        ids = json.loads((place / "vocab.json").read_text())
+        moved = {token: (number + 1) % len(ids) for token, number in ids.items()}
+        (place / "vocab.json").write_text(json.dumps(moved))
+        return notes
+
+    monkeypatch.setitem(export_targets.TARGETS, "huggingface", replace(target, write=write))
+    refused = export(folder, tmp_path / "wrong", "huggingface")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "the tokenizer, line 1" in refused.stderr
+    assert not (tmp_path / "wrong").exists()

@@ -100,7 +100,12 @@ def test_limits():
         glossaries.checked_entries({str(number): "x" for number in range(glossaries.MOST_ENTRIES + 1)})
 
 
-@pytest.mark.parametrize("code", ["", "../x", "d e", "x" * 36, "\ud800", "de\n"])
+def test_languages_may_be_left_out(store):
+    made = store.create("x", [dictionary({"a": "1"}, "", "")])
+    assert made.terms("de", "en") == made.terms(None, None) == (("a", "1"),)
+
+
+@pytest.mark.parametrize("code", ["../x", "d e", "x" * 36, "\ud800", "de\n"])
 def test_languages_must_be_codes(code):
     with pytest.raises(RequestError):
         checked(dictionary(source=code))

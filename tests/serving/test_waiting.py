@@ -15,7 +15,9 @@ def piece(*ids: int) -> Piece:
 
 
 def request(outcomes: dict[int, object] | None = None) -> Request:
-    return Request(lambda number, outcome: (outcomes if outcomes is not None else {}).update({number: outcome}))
+    return Request(
+        lambda number, outcome: (outcomes if outcomes is not None else {}).update({number: outcome})
+    )
 
 
 def add(line: WaitingLine, who: Request, *sentences: int, where: Group | None = None) -> None:
@@ -80,7 +82,9 @@ def test_sampled_sentences_of_equal_text_are_not_shared():
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["add", "take", "cancel", "finish"]), st.integers(0, 5)), max_size=60))
+@given(
+    st.lists(st.tuples(st.sampled_from(["add", "take", "cancel", "finish"]), st.integers(0, 5)), max_size=60)
+)
 def test_every_sentence_is_taken_at_most_once_and_counted_exactly(actions):
     line, requests, running = WaitingLine(), [request() for _ in range(6)], []
     for action, number in actions:

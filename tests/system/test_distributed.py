@@ -22,6 +22,7 @@ from builders import random_words
 from inside import run
 from ranks import Fault, end_in_ranks, run_in_ranks
 from transduce import artifact
+from transduce.models.build import build
 from transduce.training import checkpoint
 from transduce.training.peer_watch import PeerWatch
 from transduce.training.trainer import Trainer
@@ -163,6 +164,17 @@ def test_two_processes_train_the_same_adapter_as_one(text, tmp_path, parallel):
     one, two = (artifact.load(tmp_path / str(n) / "final")(source, target) for n in (1, 2))
     assert (one - base).abs().max() > 0.1
     torch.testing.assert_close(one, two, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_a_fixed_row_stays_as_it_is_in_all_processes(text, tmp_path, parallel):
+    model = f"{TRANSFORMER}fixed_padding = true\noutput_bias = true\n"
+    extra = f'parallel = "{parallel}"\nema = 0.9\nseed = 3\n'
+    train(text, tmp_path / "run", processes=2, model=model, extra=extra)
+    trained = artifact.load(tmp_path / "run" / "final")
+    start = build(trained.config, trained.vocabulary, seed=3)
+    same = (trained.output.weight == start.output.weight).all(dim=1) & (trained.output.bias == 0)
+    assert same.nonzero().flatten().tolist() == [trained.vocabulary.pad]
 
 
 def newest(run):

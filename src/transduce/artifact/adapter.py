@@ -21,7 +21,7 @@ from transduce.artifact.header import read_header, read_model
 from transduce.artifact.tensors import hash_tensors
 from transduce.artifact.weights import COPY_AGAIN, HASH_KEY, HEADER_KEY, assemble, read_weights
 from transduce.config import ModelConfig
-from transduce.errors import ArtifactError, reason_of
+from transduce.errors import ArtifactError, reason_of, remedy_for_writing
 from transduce.files import folder_path, real_path, write_atomically
 from transduce.models.build import build_without_weights
 from transduce.models.protocol import Model
@@ -75,7 +75,7 @@ def save_adapter(
         write_atomically(folder / ADAPTER, text.encode())
     except OSError as error:
         raise ArtifactError(
-            f"cannot write {folder}: {reason_of(error)}", "check the free space and permissions"
+            f"cannot write {folder}: {reason_of(error)}", remedy_for_writing(error)
         ) from error
 
 

@@ -4,18 +4,16 @@ An adapter folder holds ``adapter.json`` and ``adapter.safetensors``, with the s
 can be given wherever a model folder can: the model that it adapts is found by its path and its hash.
 """
 
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
-from transduce.artifact.weights import COPY_AGAIN, HEADER_KEY, read_metadata
-from transduce.config import Settings, validate
+from transduce.artifact.header_file import HeaderKind, require_unedited
+from transduce.config import Settings
 from transduce.config.settings import Count, Positive
-from transduce.errors import ArtifactError, ConfigError, DataError, reason_of, remedy_for
-from transduce.files import folder_path, read_small
+from transduce.errors import ArtifactError
+from transduce.files import folder_path
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter.json", "adapter.safetensors"
 ADAPTER_FORMAT = 1
@@ -39,6 +37,9 @@ class AdapterHeader(Settings):
     )
 
 
+_KIND = HeaderKind(AdapterHeader, "base_hash", ADAPTER_FORMAT)
+
+
 def is_adapter(folder: Path) -> bool:
     """Return whether a folder holds an adapter instead of a whole model."""
     names = ADAPTER, ADAPTER_WEIGHTS
@@ -48,27 +49,12 @@ def is_adapter(folder: Path) -> bool:
 def read_adapter_header(folder: Path) -> AdapterHeader:
     """Read the header stored with the weights; ``adapter.json`` may name another place of the model."""
     path = folder / ADAPTER
-    stored = _parse(read_metadata(folder / ADAPTER_WEIGHTS).get(HEADER_KEY, "{}"), folder / ADAPTER_WEIGHTS)
-    try:
-        readable = _parse(read_small(path).decode("utf-8-sig"), path)
-    except FileNotFoundError:  # a first save that was interrupted
+    stored, readable = _KIND.read_stored(folder / ADAPTER_WEIGHTS), _KIND.read(path)
+    # Without adapter.json, or with another one, a save was interrupted after it wrote the weights.
+    if readable is None or readable.save != stored.save:
         return stored
-    except (OSError, UnicodeDecodeError) as error:
-        reason, remedy = (
-            (reason_of(error), remedy_for(error)) if isinstance(error, OSError) else (str(error), COPY_AGAIN)
-        )
-        raise ArtifactError(f"cannot read {path}: {reason}", remedy) from error
-    except DataError as error:
-        raise ArtifactError(error.problem, error.remedy) from error
-    if readable.save != stored.save:  # a save that was interrupted after it wrote the weights
-        return stored
-    saved = stored.model_dump()
-    for key, value in readable.model_dump(exclude=_EDITABLE).items():
-        if value != saved[key]:
-            raise ArtifactError(
-                f"{path} says {key} = {value!r}, but the adapter was saved with {saved[key]!r}",
-                "undo the edit: only base may be changed",
-            )
+    remedy = "undo the edit: only base may be changed"
+    require_unedited(path, readable, stored, editable=_EDITABLE, remedy=remedy)
     return readable
 
 
@@ -89,22 +75,3 @@ def require_plain(folder: Path) -> None:
             f"{folder} is an adapter itself, and cannot be adapted",
             f"merge it first: transduce merge {folder} --out MODEL",
         )
-
-
-def _parse(text: str, path: Path) -> AdapterHeader:
-    try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"cannot read {path}: {error}", COPY_AGAIN) from error
-    if not isinstance(data, dict) or "base_hash" not in data:
-        raise ArtifactError(f"{path} was not written by transduce", "give another folder")
-    version = data.get("format")
-    if isinstance(version, int) and version > ADAPTER_FORMAT:
-        raise ArtifactError(
-            f"{path} has format {version}, but this version of transduce reads only {ADAPTER_FORMAT}",
-            "upgrade transduce",
-        )
-    try:
-        return validate(AdapterHeader, data, where=str(path))
-    except ConfigError as error:
-        raise ArtifactError(error.problem, error.remedy) from error

@@ -40,7 +40,7 @@ from transduce.artifact.weights import (
 from transduce.config import RNNConfig, TransformerConfig, Vocabulary
 from transduce.data.tokenizer import FACTORS, JOINT, SOURCE, TARGET, TOKENIZER_FILES, TokenizerPair
 from transduce.engine.precision import choose_device, to_precision
-from transduce.errors import ArtifactError, reason_of
+from transduce.errors import ArtifactError, reason_of, remedy_for_writing
 from transduce.files import folder_path, hash_file, read_small, real_path, sync, user_path
 from transduce.machine import avoid_broken_amx
 from transduce.models.bert import BERT
@@ -98,7 +98,7 @@ def save(
         reason = reason_of(error) if isinstance(error, OSError) else str(error)
         unchanged = " (the model in the folder is unchanged)" if (folder / WEIGHTS).exists() else ""
         raise ArtifactError(
-            f"cannot write {folder}: {reason}{unchanged}", "check the free space and permissions"
+            f"cannot write {folder}: {reason}{unchanged}", remedy_for_writing(error)
         ) from error
 
 

@@ -17,6 +17,8 @@ def merge_adapter(folder: str | Path, out: str | Path, *, base: str | Path | Non
     ``base`` is where the adapted model is now, if not where the adapter says.
     """
     folder = folder_path(folder)
+    if not folder.exists():
+        raise ArtifactError(f"{folder} does not exist", "give the adapter folder of a run, such as RUN/final")
     if not is_adapter(folder):
         raise ArtifactError(
             f"{folder} is not an adapter folder: it has no {ADAPTER}",

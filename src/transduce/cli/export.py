@@ -24,7 +24,7 @@ def export(
     Example: transduce export runs/en-de/final --to ctranslate2 --out en-de-ct2
 
     Example: transduce export models/zh-en --to ctranslate2 --quantize int8 --argos
-    --sentencepiece spm.model --source-lang zh --target-lang en --out zh-en.argosmodel
+    --source-lang zh --target-lang en --out zh-en.argosmodel
     """
     from transduce.cli.errors import say
     from transduce.errors import ConfigError

@@ -1,13 +1,15 @@
 """Options of ``transduce export``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Option
 
 from transduce.cli import options as o
 
-To = Annotated[str, Option("--to", metavar="NAME", help="huggingface, ctranslate2, onnx or marian.")]
+To = Annotated[
+    Literal["huggingface", "ctranslate2", "onnx", "marian"], Option("--to", help="Format to write.")
+]
 Out = Annotated[
     Path,
     Option(
@@ -57,7 +59,8 @@ SentencePiece = Annotated[
     Path | None,
     Option(
         metavar="FILE",
-        help="The SentencePiece model that the tokenizer was read from; for --argos and --to marian.",
+        help="The SentencePiece model that the tokenizer was read from; for --to marian, and for --argos "
+        "instead of one that is written from the tokenizer.",
         rich_help_panel=o.DATA,
     ),
 ]

@@ -1,11 +1,24 @@
 """``transduce import``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from transduce.cli import options as o
+
+FormatName = Literal[
+    "ctranslate2",
+    "marian",
+    "sentence-transformers",
+    "timm",
+    "huggingface",
+    "eole",
+    "joeynmt",
+    "sockeye",
+    "fairseq",
+    "opennmt",
+]
 
 
 def import_model(
@@ -16,11 +29,15 @@ def import_model(
         ),
     ],
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Model folder to write.", rich_help_panel=o.OUTPUT)
+        Path,
+        typer.Option(metavar="DIR", help="Model folder to write, new or empty.", rich_help_panel=o.OUTPUT),
     ],
     format_name: Annotated[
-        str | None,
-        typer.Option("--format", metavar="NAME", help="Format of the model, if it is not recognised."),
+        FormatName | None,
+        typer.Option(
+            "--format",
+            help="Format of the model, if it is not recognised, or if a folder holds several.",
+        ),
     ] = None,
     names: Annotated[
         Path | None,

@@ -8,7 +8,7 @@ from typer import Argument, Option
 Adapter = Annotated[
     Path, Argument(metavar="ADAPTER", help="Adapter folder: best or final of a run with --adapter.")
 ]
-Out = Annotated[Path, Option(metavar="MODEL", help="Model folder to write.")]
+Out = Annotated[Path, Option(metavar="MODEL", help="Model folder to write, new or empty.")]
 Base = Annotated[
     Path | None,
     Option(
@@ -26,7 +26,10 @@ def merge(adapter: Adapter, out: Out, base: Base = None) -> None:
     Example: transduce merge runs/medical/final --out models/medical
     """
     from transduce.artifact import merge_adapter
+    from transduce.artifact.staging import require_new
     from transduce.cli.errors import say
+    from transduce.files import folder_path
 
+    require_new(folder_path(out))
     merge_adapter(adapter, out, base=base)
     say(f"wrote {out}")

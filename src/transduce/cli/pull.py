@@ -14,7 +14,9 @@ Place = Annotated[
         help="Repository of the Hugging Face hub, owner/name; or a model folder.",
     ),
 ]
-Out = Annotated[Path, Option(metavar="DIR", help="Model folder to write.", rich_help_panel=o.OUTPUT)]
+Out = Annotated[
+    Path, Option(metavar="DIR", help="Model folder to write, new or empty.", rich_help_panel=o.OUTPUT)
+]
 
 
 def pull(place: Place, out: Out) -> None:

@@ -7,7 +7,9 @@ from typer import Option
 
 from transduce.cli import options as o
 
-Out = Annotated[Path, Option(metavar="DIR", help="Model folder to write.", rich_help_panel=o.OUTPUT)]
+Out = Annotated[
+    Path, Option(metavar="DIR", help="Model folder to write, new or empty.", rich_help_panel=o.OUTPUT)
+]
 Source = Annotated[
     Path | None,
     Option(

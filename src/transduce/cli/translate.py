@@ -47,6 +47,8 @@ def translate(
     "number ||| translation ||| score", where lines are numbered from 0.
 
     Example: transduce translate runs/en-de/final --input test.en --output test.de
+
+    Example: transduce translate runs/en-de/final --input web.en --output web.de --guard
     """
     from rich.console import Console
 

@@ -97,6 +97,11 @@ class TransformerConfig(Settings):
         default=False, description="Whether a layer norm follows embeddings and positions."
     )
     output_bias: bool = Field(default=False, description="Whether the output layer has a bias.")
+    fixed_padding: bool = Field(
+        default=False,
+        description="Whether training leaves the embedding and the output bias of the padding token as they "
+        "are, which is right for one that an import has appended.",
+    )
     mask_padding: bool = Field(
         default=True,
         description="Whether padding is hidden from attention; without, a result depends on its batch.",

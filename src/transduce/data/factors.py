@@ -15,7 +15,9 @@ import numpy as np
 
 from transduce.data.rows import Ids
 from transduce.errors import DataError
-from transduce.files import read_small
+from transduce.files import read_json
+
+_COPY = "copy the whole model folder again"
 
 NONE, UNKNOWN = 0, 1  # the factor of ``eos`` and of padding; a factor that is not in the vocabulary
 _REMEDY = "give one line per source line, with one factor per word"
@@ -53,13 +55,13 @@ def save_factors(factors: Sequence[FactorVocabulary], path: Path) -> None:
 
 def load_factors(path: Path) -> tuple[FactorVocabulary, ...]:
     """Read what `save_factors` wrote."""
+    lists = read_json(path, limit=1 << 28, error=DataError, remedy=_COPY)
     try:
-        lists = json.loads(read_small(path, 1 << 28))
         if not all(isinstance(value, str) for values in lists for value in values):
             raise TypeError("a value is not a text")
         return tuple(FactorVocabulary(tuple(values)) for values in lists)
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise DataError(f"cannot read {path}: {error}", "copy the whole model folder again") from error
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path} is damaged: {error}", _COPY) from error
 
 
 class FactorLines:

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from transduce.data.prepared import RESTORE
-from transduce.errors import DataError, reason_of
-from transduce.files import read_small
+from transduce.errors import DataError, reason_of, remedy_for_writing
+from transduce.files import read_json
 
 Pixels = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -110,7 +110,7 @@ class Images:
         except OSError as error:
             raise DataError(
                 f"cannot write {folder}: {reason_of(error)}",
-                "free disk space, or use another folder",
+                remedy_for_writing(error),
             ) from error
 
     @staticmethod
@@ -119,9 +119,9 @@ class Images:
         try:
             pixels = np.load(folder / "pixels.npy", mmap_mode="r", allow_pickle=False)
             labels = np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False)
-            classes = json.loads(read_small(folder / "classes.json", 1 << 24))
         except (OSError, ValueError, EOFError, RecursionError, TokenError) as error:
             raise DataError(f"{folder} is damaged: {error}", RESTORE) from error
+        classes = read_json(folder / "classes.json", error=DataError, remedy=RESTORE)
         images = Images(pixels, labels, classes)
         images.check(folder)
         return images

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from transduce.errors import ConfigError, DataError, reason_of
-from transduce.files import read_small
+from transduce.errors import ConfigError, DataError
+from transduce.files import read_json
 
 MIXTURE = "mixture.json"  # in the folder of the prepared training pairs
 LARGEST_WEIGHT = 1000
@@ -96,13 +96,12 @@ class Mixture:
     def load(cls, folder: Path, pairs: int) -> "Mixture | None":
         """Read what `save` wrote for this number of pairs; ``None`` if all pairs are seen once."""
         path = folder / MIXTURE
-        try:
-            parts = tuple(MixturePart(**part) for part in json.loads(read_small(path)))
-        except FileNotFoundError:
+        if not path.exists():
             return None
-        except OSError as error:
-            raise DataError(f"cannot read {path}: {reason_of(error)}", _RESTORE) from error
-        except (ValueError, TypeError, RecursionError) as error:
+        content = read_json(path, error=DataError, remedy=_RESTORE)
+        try:
+            parts = tuple(MixturePart(**part) for part in content)
+        except TypeError as error:
             raise DataError(f"{path} is damaged: {error}", _RESTORE) from error
         if not all(map(_is_sound, parts)) or sum(part.pairs for part in parts) != pairs:
             raise DataError(f"{path} is damaged: it does not describe {pairs:,} pairs", _RESTORE)

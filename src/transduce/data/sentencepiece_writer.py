@@ -20,34 +20,61 @@ from transduce.errors import DataError
 
 _LITERAL = re.compile(r"\\x\{([0-9a-f]+)\}")
 _SPECIAL = (r"\A(?:", r")\z")  # around the regular expression of control symbols
-_PARTS = ("model", "normalizer", "pre_tokenizer", "decoder")
+_PARTS = {
+    "model": "vocabulary",
+    "normalizer": "normalizer",
+    "pre_tokenizer": "pre-tokenizer",
+    "decoder": "decoder",
+}
 
 
 def write_sentencepiece(backend: Tokenizer, path: Path) -> None:
-    """Write the model of a tokenizer that `read_sentencepiece` made; added tokens are left out."""
+    """Write the model of a tokenizer that `read_sentencepiece` made; added tokens are left out.
+
+    Other tokenizers are refused; the error names what a SentencePiece model cannot hold.
+    """
     state = json.loads(backend.to_str())
+    kind = state["model"].get("type")
+    if kind not in ("Unigram", "BPE"):
+        raise _refusal(f"its kind is {kind}, not unigram or BPE")
     try:
-        data = _serialized(state)
-    except (KeyError, TypeError, ValueError, StopIteration) as error:
-        raise _refusal() from error
+        data, special = _serialized(state)
+    except (KeyError, TypeError, ValueError, IndexError, StopIteration) as error:
+        raise _refusal("its steps are not those of SentencePiece") from error
     path.write_bytes(data)
     try:
         again = json.loads(read_sentencepiece(path).to_str())
     except DataError as error:
         path.unlink()
-        raise _refusal() from error
-    if any(again[part] != state[part] for part in _PARTS):
-        path.unlink()
-        raise _refusal()
+        raise _refusal(str(error)) from error
+    for part, name in _PARTS.items():
+        if _comparable(again[part], special) != _comparable(state[part], special):
+            path.unlink()
+            raise _refusal(f"its {name} is not one that SentencePiece has")
 
 
-def _refusal() -> DataError:
+def _comparable(part: Any, special: set[str]) -> Any:
+    """Return a part without what has no effect.
+
+    Scores are in 32 bits, because the library reads the decimals of a file with a small error. No text has
+    special pieces, whose scores only must not be the lowest of all.
+    """
+    if not isinstance(part, dict) or part.get("type") != "Unigram":
+        return part
+    scores = [(text, struct.pack("<f", score)) for text, score in part["vocab"]]
+    ordinary = [(text, None if text in special else score) for text, score in scores]
+    return {**part, "vocab": ordinary, "lowest": struct.pack("<f", min(score for _, score in part["vocab"]))}
+
+
+def _refusal(reason: str) -> DataError:
     return DataError(
-        "the tokenizer cannot be written as a SentencePiece model", "use another format for the export"
+        f"the tokenizer cannot be written as a SentencePiece model: {reason}",
+        "use another format for the export",
     )
 
 
-def _serialized(state: dict[str, Any]) -> bytes:
+def _serialized(state: dict[str, Any]) -> tuple[bytes, set[str]]:
+    """Return the content of the file, and the pieces that are special there."""
     model, decoder = state["model"], list(_steps(state["decoder"]))
     surface = decoder[0]["content"]
     controls = {text for step in decoder for text in _controls(step)}
@@ -55,12 +82,14 @@ def _serialized(state: dict[str, Any]) -> bytes:
     scored = [(text, score) for text, score in model["vocab"]] if unigram else _bpe_scores(model)
     unknown = model["unk_id"] if unigram else model["vocab"][model["unk_token"]]
     fallback = bool(model["byte_fallback"])
-    ids, pieces = {}, []
+    ids, pieces, special = {}, [], set()
     for number, (text, score) in enumerate(scored):
         kind = PieceType.CONTROL if text in controls else PieceType.NORMAL
         kind = PieceType.BYTE if fallback and re.fullmatch(r"<0x[0-9A-F]{2}>", text) else kind
         kind = PieceType.UNKNOWN if number == unknown else kind
         stored = score if kind == PieceType.NORMAL else 0.0
+        if kind in (PieceType.CONTROL, PieceType.UNKNOWN):
+            special.add(text)
         pieces.append(_bytes(1, _bytes(1, text.encode()) + _float(2, stored) + _integer(3, kind)))
         ids[text] = number
     trainer = _integer(3, ModelType.UNIGRAM if unigram else ModelType.BPE) + _integer(35, fallback)
@@ -68,7 +97,8 @@ def _serialized(state: dict[str, Any]) -> bytes:
     for field, name in ((41, "<s>"), (42, "</s>"), (43, "<pad>")):
         trainer += _integer(field, ids[name] if name in controls else -1)
     trainer += _bytes(44, surface.encode()) + _bytes(45, scored[unknown][0].encode())
-    return b"".join((*pieces, _bytes(2, trainer), _bytes(3, _normalizer(state["normalizer"]))))
+    data = b"".join((*pieces, _bytes(2, trainer), _bytes(3, _normalizer(state["normalizer"]))))
+    return data, special
 
 
 def _normalizer(state: dict[str, Any] | None) -> bytes:

@@ -1,17 +1,15 @@
 """How a model's sequences begin and end, where the names of its tokens do not say it."""
 
-import json
 from pathlib import Path
 
 from pydantic import Field, model_validator
 
 from transduce.config import Settings, validate
-from transduce.errors import DataError, reason_of, remedy_for
-from transduce.files import read_small
+from transduce.errors import DataError
+from transduce.files import read_json
 
 SPECIAL_TOKENS = "special_tokens.json"
 SOURCE_LANGUAGE, TARGET_LANGUAGE = "{source_language}", "{target_language}"
-_LARGEST = 1 << 24  # bytes
 
 
 class SpecialTokens(Settings):
@@ -72,10 +70,5 @@ class SpecialTokens(Settings):
     @classmethod
     def load(cls, path: Path) -> "SpecialTokens":
         """Read what `save` wrote."""
-        try:
-            fields = json.loads(read_small(path, _LARGEST))
-        except OSError as error:
-            raise DataError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{path} is damaged: {error}", "copy the model folder again") from error
+        fields = read_json(path, error=DataError, remedy="copy the model folder again")
         return validate(cls, fields, where=str(path))

@@ -17,8 +17,8 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from transduce.data.tokenizer import SideTokenizer
-from transduce.errors import DataError, reason_of, remedy_for
-from transduce.files import read_small
+from transduce.errors import DataError
+from transduce.files import read_text
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 CONTINUED = "@@"
@@ -40,12 +40,7 @@ class BpeCodes(NamedTuple):
 def read_bpe_codes(path: str | Path) -> BpeCodes:
     """Read the codes of subword-nmt (0.2, or 0.1, which may have no header) or fastBPE (with counts)."""
     path = Path(path)
-    try:
-        lines = read_small(path, _MAX_FILE).decode("utf-8").rstrip("\n").split("\n")
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8: {error}", _REMEDY) from error
+    lines = read_text(path, limit=_MAX_FILE, error=DataError, remedy=_REMEDY).rstrip("\n").split("\n")
     version = lines[0].split()[-1] if lines[0].startswith("#version:") else None
     if version not in (None, "0.1", "0.2"):
         raise DataError(f"{path} has BPE codes of the unknown version {version}", _REMEDY)

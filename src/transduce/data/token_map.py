@@ -9,8 +9,8 @@ from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
 from transduce.data.wordpiece import MAX_TOKENS
-from transduce.errors import DataError, reason_of, remedy_for
-from transduce.files import read_small
+from transduce.errors import DataError
+from transduce.files import read_json
 
 _LARGEST = 256_000_000  # bytes
 UNKNOWN = ("<unk>", "[UNK]", "<UNK>", "unk")
@@ -37,7 +37,12 @@ class TokenMap:
             self.to_model[number] = self.ids.get(token, default)
         self._their_unknown = next((vocabulary[token] for token in UNKNOWN if token in vocabulary), None)
         if self.unknown is None and any(token not in self.ids for token in vocabulary):
-            raise DataError(f"{name} has no unknown token, but tokens that the model lacks", "add <unk>")
+            lacking = next(token for token in vocabulary if token not in self.ids)
+            raise DataError(
+                f"the tokenizer {name} has the token {lacking!r}, which the model has not, and the model has "
+                "no token for unknown text",
+                "give the tokenizer that the model was trained with",
+            )
 
     def has_unknown(self, encoding: Encoding) -> bool:
         """Return whether the tokenizer does not know a part of a text."""
@@ -71,12 +76,7 @@ class TokenMap:
 
 def load_tokens(path: Path) -> list[str]:
     """Read what `TokenMap.save` wrote."""
-    try:
-        tokens = json.loads(read_small(path, _LARGEST))
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is damaged: {error}", "copy the model folder again") from error
+    tokens = read_json(path, limit=_LARGEST, error=DataError, remedy="copy the model folder again")
     if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
         raise DataError(f"{path} is not a list of tokens", "copy the model folder again")
     if len(tokens) > MAX_TOKENS:

@@ -34,7 +34,7 @@ _FEWEST_WORDS, _FEWEST_DIFFERENT = 5, 4  # of a source that should not come back
 _TRANSLATABLE, _COPIED = 2 / 3, 0.9  # shares of the words
 _WINDOW = 8  # words within which the next word of a copy follows
 _FEWEST_COMPARABLE, _MOST_COPIES = 10, 0.1  # lines from which is seen whether a model copies by design
-_LEAST_RELATIVE_CONFIDENCE = 0.25  # of a candidate that replaces a copy
+_LEAST_RELATIVE_CONFIDENCE, _MOST_COPIED = 0.25, 0.5  # of a candidate that replaces a copy
 
 _WIDTH = 8  # hypotheses of the second search
 
@@ -65,6 +65,11 @@ def remedy_settings(
     groups = settings.diverse_groups
     width = -(-max(settings.width, _WIDTH) // groups) * groups
     changed = replace(settings, nbest=width, beam=settings.beam if settings.sample else width)
+    if kinds & {"repetition", "length"} and first and first.source_tokens and _loops(first.source):
+        # Its translation may loop as well, but not for longer.
+        longest = min(len(first.source_tokens), settings.max_length or LONGEST_TARGET)
+        longest = max(longest, settings.min_length + 1)
+        return replace(changed, max_length=longest, min_length=max(settings.min_length, min(1, longest - 1)))
     if "repetition" in kinds:
         size = _ngram_size(first) if first else 3
         if 0 < settings.no_repeat_ngram <= size:
@@ -107,16 +112,29 @@ def choose(first: Translation, second: Translation, *, copies: bool = True) -> T
     }
     is_only_copy = best is not None and {finding.kind for finding in faults[best.text]} == {"copy"}
 
-    def rank(candidate: Candidate) -> tuple[int, float]:
+    def rank(candidate: Candidate) -> tuple[int, float, bool]:
         count = len(faults[candidate.text])
-        # A copy may be right, as a name is: what replaces it must be nearly as probable.
-        if best and is_only_copy and candidate.confidence < _LEAST_RELATIVE_CONFIDENCE * best.confidence:
-            count += 1
-        return count, -candidate.score
+        if (
+            best
+            and is_only_copy
+            and candidate is not best
+            and not _replaces_copy(first.source, candidate, best)
+        ):
+            count += 2
+        return count, -candidate.score, candidate is not best
 
-    ordered = sorted(pool.values(), key=lambda candidate: (*rank(candidate), candidate is not best))
+    ordered = sorted(pool.values(), key=rank)
     kept = ordered[: max(1, len(first.candidates))]
     return replace(first, candidates=kept, findings=_with_outcome(first, best, kept[0] if kept else None))
+
+
+def _replaces_copy(source: str, candidate: Candidate, copy: Candidate) -> bool:
+    """Return whether a candidate is probable, and more than the copy with a few other words.
+
+    Copies may be right, as that of a line in the target's language is.
+    """
+    is_probable = candidate.confidence >= _LEAST_RELATIVE_CONFIDENCE * copy.confidence
+    return is_probable and copied_share(source, candidate.text) <= _MOST_COPIED
 
 
 def copies_are_wrong(translations: Sequence[Translation], languages: tuple[str | None, str | None]) -> bool:
@@ -136,24 +154,27 @@ def copies_are_wrong(translations: Sequence[Translation], languages: tuple[str |
 
 
 def is_copy(source: str, target: str) -> bool:
-    """Return whether a source has several words, and nearly all of them come back in order.
+    """Return whether a source has several words, and nearly all of them come back in order."""
+    return copied_share(source, target) >= _COPIED
+
+
+def copied_share(source: str, target: str) -> float:
+    """Return the share of a source's words that come back in order; 0 if the source has too few words.
 
     Words that a translation may keep do not count: names and others with capitals, numbers, addresses, code.
     """
     if not _DENSE_CHARACTER.search(source):  # with few words in common, as nearly always, this is enough
-        words = set(source.split())
-        if 2 * len(words & set(target.split())) < len(words):
-            return False
-    words_of_source = _translatable(source)
-    if not words_of_source:
-        return False
-    others, place, copied = _words(target.lower()), 0, 0
-    for word in words_of_source:
+        words = set(source.lower().split())
+        if 2 * len(words & set(target.lower().split())) < len(words):
+            return 0.0
+    changing = _translatable(source)
+    others, place, copied = _words(target.lower()) if changing else [], 0, 0
+    for word in changing:
         window = others[place : place + _WINDOW]
         if word in window:
             place += window.index(word) + 1
             copied += 1
-    return copied >= _COPIED * len(words_of_source)
+    return copied / max(1, len(changing))
 
 
 def _translatable(source: str) -> list[str]:
@@ -182,19 +203,19 @@ def _repetition(source: str, candidate: Candidate, source_tokens: Sequence[str])
     if not _repeated_share(tokens, 3):  # whatever loops has repeated trigrams; most translations have none
         return None
     text = f"{candidate.text[-_LONGEST_READ:]} ".lower()
-    allowed = 1.5 * _longest_run(_SOURCE_RUN, f"{source[:_LONGEST_READ]} ".lower())[1] + 2
+    allowed = 2 * _longest_run(_SOURCE_RUN, f"{source[:_LONGEST_READ]} ".lower())[1] + 1
     unit, times = _longest_run(_TARGET_RUN, text)
     if times > allowed and (times > _MOST_SHORT or not _is_short(unit)):
         return Finding("repetition", f"repeats {unit.strip()!r} {times} times")
     # n-grams of about twelve characters or four tokens, whichever is more
     size = max(4, round(12 * len(tokens) / max(1, len(candidate.text))))
-    if len(tokens) < 12 + size:
+    if len(tokens) < 12 + size or _loops(source):
         return None
     share = _repeated_share(tokens, size)
     if share < _MOST_REPEATED_NGRAMS:
         return None
     reference = source_tokens or list(source)
-    size = max(4, round(12 * len(reference) / max(1, len(source))))
+    size = max(3, round(6 * len(reference) / max(1, len(source))))
     if share < _repeated_share(reference, size) + 0.3:
         return None
     return Finding("repetition", f"repeats itself in {share:.0%} of its tokens")
@@ -211,6 +232,12 @@ def _longest_run(pattern: re.Pattern[str], text: str) -> tuple[str, int]:
     return max(runs, key=lambda run: run[1], default=("", 1))
 
 
+def _loops(source: str) -> bool:
+    """Return whether a source is little else than repetitions: "hahaha"."""
+    text = f"{source[:_LONGEST_READ]} ".lower()
+    return 2 * sum(len(match[0]) for match in _SOURCE_RUN.finditer(text)) > len(text)
+
+
 def _repeated_share(tokens: Sequence[str], size: int) -> float:
     """Return the share of n-grams of this size that were there before."""
     count = len(tokens) - size + 1
@@ -224,7 +251,7 @@ def _length(source: str, candidate: Candidate, source_tokens: Sequence[str]) -> 
     if not candidate.text.strip():
         has_words = any(character.isalnum() for character in source)
         return Finding("length", "is empty") if has_words else None
-    if len(candidate.log_probabilities) == tokens:
+    if len(candidate.log_probabilities) == tokens and not (tokens <= reference and _loops(source)):
         return Finding("length", f"does not end: it was cut off after {tokens} tokens")
     if not reference:
         return None

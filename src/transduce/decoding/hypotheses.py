@@ -51,7 +51,7 @@ class Hypothesis:
     tokens: list[int]  # without ``eos``
     log_probabilities: list[float]  # one per token, and that of ``eos`` unless the target was cut off
     score: float  # their sum divided by the length penalty, plus the coverage penalty
-    alignment: list[int] | None = None  # for each token, the source token that it attends to most
+    alignment: list[int] | None = None  # for each token, the source token that fits it best
 
     @classmethod
     def of(cls, result: SearchResult, eos: int) -> "Hypothesis":

@@ -155,7 +155,11 @@ class PlainBatch:
 
 
 def align_piece(
-    model: SequenceModel[Any, Any], piece: Piece, hypotheses: list[Hypothesis], prefix: Sequence[int]
+    model: SequenceModel[Any, Any],
+    piece: Piece,
+    hypotheses: list[Hypothesis],
+    prefix: Sequence[int],
+    frame: tuple[int, int],
 ) -> list[Hypothesis]:
-    """Return the hypotheses of a piece with their alignments."""
-    return align(model, pad_ids([piece.source], model), [hypotheses], prefix)[0] if hypotheses else []
+    """Return the hypotheses of a piece with their alignments; see `align`."""
+    return align(model, pad_ids([piece.source], model), [hypotheses], prefix, frame)[0] if hypotheses else []

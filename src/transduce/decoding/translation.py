@@ -14,7 +14,7 @@ class Candidate:
     tokens: list[str]
     log_probabilities: list[float]  # one per token, and that of the end unless the target was cut off
     ids: list[int] = field(default_factory=list)
-    alignment: list[int] | None = None  # for each token, the source token that it attends to most
+    alignment: list[int] | None = None  # for each token, the source token that fits it best: see `align`
 
     @property
     def confidence(self) -> float:

@@ -358,7 +358,8 @@ class Translator:
             prefix=prefix,
             shortlist=self.shortlist,
         )
-        return align(self.model, source, found, prefix) if self.alignments else found
+        frame = self.tokenizer.source_frame
+        return align(self.model, source, found, prefix, frame) if self.alignments else found
 
     def _translation(self, piece: Piece, hypotheses: list[Hypothesis]) -> Translation:
         if piece.is_blank:

@@ -3,13 +3,15 @@
 import json
 import zipfile
 import zlib
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 
-from tokenizers import Tokenizer
-
-from transduce.data.sentencepiece import read_sentencepiece
+from transduce.data.sentencepiece_writer import write_sentencepiece
+from transduce.data.token_map import UNKNOWN
 from transduce.data.tokenizer import TokenizerPair
-from transduce.errors import ArtifactError, reason_of
+from transduce.errors import ArtifactError, ConfigError, DataError, reason_of
+from transduce.interop.sentencepiece_origin import settled
 
 SUFFIX = ".argosmodel"
 _MODEL = "model.bin"
@@ -38,20 +40,11 @@ def unpack(package: Path, folder: Path) -> Path:
     return found[0].parent if found[0].name == "model" else found[0]
 
 
-def require_packable(package: Path, tokenizer: TokenizerPair, sentencepiece: Path) -> None:
-    """Refuse a tokenizer that did not come from this SentencePiece model.
-
-    Argos Translate splits texts with the SentencePiece model, and adds nothing to them.
-    """
+def require_packable(package: Path, tokenizer: TokenizerPair) -> None:
+    """Refuse models that need more than Argos Translate does: it splits texts, and adds nothing to them."""
     if package.suffix != SUFFIX:
         raise ArtifactError(
             f"{package.name} does not end with {SUFFIX}", f"choose a name such as zh-en{SUFFIX}"
-        )
-    read = settled(read_sentencepiece(sentencepiece))
-    if any(settled(side.backend) != read for side in (tokenizer.source, tokenizer.target)):
-        raise ArtifactError(
-            f"the model's tokenizer was not read from {sentencepiece}",
-            "give the SentencePiece model of an imported model; other tokenizers have no Argos package",
         )
     if tokenizer.source_prefix or tokenizer.source_suffix != [tokenizer.vocabulary.eos]:
         raise ArtifactError(
@@ -59,11 +52,41 @@ def require_packable(package: Path, tokenizer: TokenizerPair, sentencepiece: Pat
         )
 
 
-def settled(backend: Tokenizer) -> str:
-    """Return a tokenizer as text, with numbers as they are after they have been written and read once."""
-    copy = Tokenizer.from_str(backend.to_str())
-    copy.encode_special_tokens = False
-    return Tokenizer.from_str(copy.to_str()).to_str()
+def write_pieces(tokenizer: TokenizerPair, path: Path) -> None:
+    """Write the tokenizer as a SentencePiece model; refuse one that such a model cannot hold."""
+    reason = "source and target have different tokenizers, but Argos Translate has one for both"
+    if settled(tokenizer.source.backend) == settled(tokenizer.target.backend):
+        try:
+            write_sentencepiece(tokenizer.source.backend, path)
+        except DataError as error:
+            reason = error.problem
+        else:
+            return
+    raise ConfigError(
+        f"the Argos package needs a SentencePiece model: {reason}",
+        "add --sentencepiece with the model that the tokenizer was read from; a tokenizer that was trained "
+        "here has none: leave out --argos",
+    )
+
+
+def compare_pieces(tokenizer: TokenizerPair, sentencepiece: Path, lines: Sequence[str]) -> list[str]:
+    """Compare the pieces of lines with those of the ``sentencepiece`` package, if it is installed."""
+    try:
+        from sentencepiece import SentencePieceProcessor
+    except ImportError:
+        return ["pieces: not compared, sentencepiece is not installed"]
+    processor, side = SentencePieceProcessor(model_file=str(sentencepiece)), tokenizer.source
+    unknown = side.id_of(*UNKNOWN)
+    for line, ours in zip(lines, side.encode(lines), strict=True):
+        pieces = processor.encode(line, out_type=str)
+        theirs = [unknown if (number := side.id_of(piece)) is None else number for piece in pieces]
+        if ours != theirs:
+            raise ArtifactError(
+                f"the SentencePiece model of the package splits {line[:60]!r} differently",
+                "nothing was written; please report it, or add --no-check to write it anyway",
+            )
+    library = f"sentencepiece {version('sentencepiece')}"
+    return [f"pieces: {len(lines)} of {len(lines)} lines equal those of {library}"]
 
 
 def pack(model: Path, package: Path, sentencepiece: Path, languages: tuple[str, str]) -> Path:

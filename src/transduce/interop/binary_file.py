@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from transduce.errors import ArtifactError, DataError, reason_of, remedy_for
+from transduce.interop.file_kinds import kind_of
 
 _LONGEST_REASON = 200  # characters
 _MAX_RANK = 8
@@ -33,7 +34,8 @@ class BinaryFile:
     def block(self, count: int) -> bytearray:
         """Read ``count`` bytes."""
         if count > self._left:
-            raise ValueError(f"{count:,} bytes are missing or the sizes in it are wrong")
+            missing = count - self._left
+            raise ValueError(f"at least {missing:,} bytes are missing at its end, or a size in it is wrong")
         data = bytearray(self._file.read(count))
         if len(data) != count:
             raise ValueError("it became shorter while it was read")
@@ -89,8 +91,26 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         zipfile.BadZipFile,
         zlib.error,
     ) as error:
-        reason = str(error)[:_LONGEST_REASON]
-        raise ArtifactError(f"{path} is damaged, or not {kind}: {reason}", "copy the file again") from error
+        raise not_a_model(path, kind, error) from error
+
+
+def not_a_model(path: Path, kind: str, error: Exception) -> ArtifactError:
+    """Return the error for a file that is not what it should be, ``kind``, which has an article."""
+    found = kind_of(path)
+    if found is not None:
+        return ArtifactError(f"{path} is {found.name}, not {kind}", found.remedy)
+    return ArtifactError(f"{path} is damaged, or not {kind}: {_plain_reason(error)}", "copy the file again")
+
+
+def _plain_reason(error: Exception) -> str:
+    """Return what is wrong with a file, without the words of the Python library that found it."""
+    if isinstance(error, UnicodeDecodeError):
+        return "a name in it is not a text"
+    if isinstance(error, EOFError):
+        return "it ends too early"
+    if type(error) is ValueError or isinstance(error, zipfile.BadZipFile):
+        return str(error)[:_LONGEST_REASON]
+    return "its parts do not fit together"
 
 
 def tensor_of(data: bytearray, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:

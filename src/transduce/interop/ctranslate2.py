@@ -1,42 +1,33 @@
 """Export to CTranslate2, an inference engine."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from transduce.artifact.staging import move, require_new, staging
 from transduce.config import TransformerConfig
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
-from transduce.errors import ArtifactError, ConfigError, DependencyError, reason_of
+from transduce.errors import ArtifactError, ConfigError, DependencyError
 from transduce.files import user_path
 from transduce.interop.appended_padding import has_appended_padding
+from transduce.interop.ctranslate2_table import (
+    EMBEDDINGS,
+    OUTPUT_BIAS,
+    POSITIONS,
+    copies,
+    ctranslate2_rows,
+    is_norm,
+)
+from transduce.interop.tables import export_rows
 from transduce.models.transformer import Transformer
 from transduce.nn.positional import sinusoids
 
-POSITIONS = 2048  # their table of positions is limited, ours is not
+LONGEST = 2048  # their table of positions is limited, ours is not
 Quantization = Literal[
     "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32"
 ]
-
-# ours → theirs, inside a layer
-_LAYER = {
-    "self_attention.query_key_value": "self_attention.linear.0",
-    "self_attention.output": "self_attention.linear.1",
-    "around_self_attention.norm": "self_attention.layer_norm",
-    "feed_forward.inner": "ffn.linear_0",
-    "feed_forward.outer": "ffn.linear_1",
-    "around_feed_forward.norm": "ffn.layer_norm",
-}
-_DECODER_LAYER = {
-    **_LAYER,
-    "memory_attention.query": "attention.linear.0",
-    "memory_attention.key_value": "attention.linear.1",
-    "memory_attention.output": "attention.linear.2",
-    "around_memory_attention.norm": "attention.layer_norm",
-}
 
 
 def export_ctranslate2(
@@ -45,7 +36,7 @@ def export_ctranslate2(
     tokenizer: TokenizerPair | None = None,
     *,
     quantization: Quantization | None = None,
-    positions: int = POSITIONS,
+    positions: int = LONGEST,
 ) -> None:
     """Write a folder for ``ctranslate2.Translator``, which reads and writes at most ``positions`` tokens.
 
@@ -56,8 +47,7 @@ def export_ctranslate2(
     config = model.config
     _check(config, quantization)
     spec = _specification(config)
-    if unused := set(dict(model.named_parameters())) - set(_fill(spec, model, positions)):
-        raise AssertionError(f"{min(unused)} was not exported")
+    _fill(spec, model, positions)
     row = model.target_embedding.weight[model.vocabulary.bos]
     spec.decoder.start_from_zero_embedding = not bool(row.any())
     source, target = token_names(model, tokenizer)
@@ -76,7 +66,12 @@ def export_ctranslate2(
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.validate()
     spec.optimize(quantization=quantization)
-    _write(spec, folder, tokenizer)
+    require_new(folder)
+    with staging(folder) as new:
+        spec.save(str(new))
+        if tokenizer is not None:
+            tokenizer.save(new)
+        move(new, folder)
 
 
 def adds_end(tokenizer: TokenizerPair) -> bool:
@@ -105,7 +100,10 @@ def _check(config: TransformerConfig, quantization: str | None) -> None:
             "use a model with full attention",
         )
     if config.source_factors:
-        raise ConfigError("a model with source factors cannot be exported", "use transduce translate")
+        raise ConfigError(
+            f"CTranslate2 has no source factors, but the model has source_factors = {config.source_factors}",
+            "use transduce translate",
+        )
     if config.decoder != "attention":
         raise ConfigError(
             f"CTranslate2 has self-attention in its decoder, but the model has decoder = {config.decoder!r}",
@@ -130,7 +128,9 @@ _ACTIVATIONS = {  # their names
     "gelu_tanh": "GELUTanh",
     "swish": "SWISH",
     "swiglu": "SWISH",
+    "geglu": "GELU",
 }
+_GATED = ("swiglu", "geglu")
 
 
 def _specification(config: TransformerConfig) -> Any:
@@ -147,95 +147,66 @@ def _specification(config: TransformerConfig) -> Any:
         "pre_norm": config.has_final_norm,  # the only way to ask for a final norm; corrected below
         "layernorm_embedding": config.embedding_norm,
         "activation": common_spec.Activation[activation],
-        "ffn_glu": config.activation == "swiglu",
+        "ffn_glu": config.activation in _GATED,
+        "rms_norm": config.normalization == "rms",
         "head_dim": config.d_k,
         "rotary_dim": d_k - d_k % 2 if config.positions == "rotary" else None,
         "rotary_interleave": True,
     }
     encoder = transformer_spec.TransformerEncoderSpec(config.encoder_layers, config.heads, **options)
     decoder = transformer_spec.TransformerDecoderSpec(config.decoder_layers, config.heads, **options)
-    for stack in (encoder, decoder):
-        stack.pre_norm = config.norm == "pre"
+    for stack, norm in ((encoder, config.encoder_norm or config.norm), (decoder, config.norm)):
+        stack.pre_norm = norm == "pre"
         stack.scale_embeddings = config.scale_embeddings
     return transformer_spec.TransformerSpec(encoder, decoder)
 
 
-def _fill(spec: Any, model: Transformer, positions: int) -> Iterator[str]:
-    """Put every parameter in its place, and yield its name."""
-    config = model.config
-    yield from _fill_ends(spec, model, positions)
-    for stack, side, layer in (("encoder", "source", _LAYER), ("decoder", "target", _DECODER_LAYER)):
-        theirs = getattr(spec, stack)
-        for number, place in enumerate(theirs.layer):
-            for our, their in layer.items():
-                yield from _put(_inside(place, their), model, f"{stack}.layers.{number}.{our}")
-            if config.activation == "swiglu":
-                _split_gate(place.ffn)
-        if config.has_final_norm:
-            yield from _put(theirs.layer_norm, model, f"{stack}.final_norm")
-        if config.embedding_norm:
-            yield from _put(theirs.layernorm_embedding, model, f"{side}_norm")
-
-
-def _fill_ends(spec: Any, model: Transformer, positions: int) -> Iterator[str]:
-    """Fill embeddings, positions and output."""
-    config = model.config
+def _state(model: Transformer, positions: int) -> dict[str, Tensor]:
+    """Return all tensors under their names; a padding token that an import has appended is left out."""
+    config, parameters = model.config, dict(model.named_parameters())
+    rows = list(ctranslate2_rows(config))
+    known = [row for row in rows if all(name in parameters for name in row.ours)]
+    if unused := set(parameters) - {name for row in known for name in row.ours}:
+        raise AssertionError(f"{min(unused)} was not exported")
+    state = export_rows(model, known)
+    for row in rows:
+        # Without a bias, CTranslate2 would not subtract the mean, which only RMS norms leave in.
+        if row not in known and is_norm(row.ours[0]) and config.normalization != "rms":
+            state |= {name: torch.zeros(config.d_model) for name in row.theirs}
     end = -1 if has_appended_padding(model) else None
-    spec.encoder.embeddings[0].weight = _plain(model.source_embedding.weight[:end])
-    spec.decoder.embeddings.weight = _plain(model.target_embedding.weight[:end])
-    spec.decoder.projection.weight = _plain(model.output.weight[:end])
-    yield from ("source_embedding.weight", "target_embedding.weight", "output.weight")
-    if model.output.bias is not None:
-        spec.decoder.projection.bias = _plain(model.output.bias[:end])
-        yield from ("source_embedding.bias", "target_embedding.bias", "output.bias")
-    for stack, name in ((spec.encoder, "source_positions"), (spec.decoder, "target_positions")):
-        if config.positions == "learned":
-            stack.position_encodings.encodings = _plain(getattr(model, name).weight)
-            yield f"{name}.weight"
-        elif config.positions == "sinusoidal":
-            table = sinusoids(
-                positions,
-                config.d_model,
-                start=config.first_position,
-                layout=config.sine_layout,
-                spacing=config.sine_spacing,
-            )
-            stack.position_encodings.encodings = _plain(table)
-        elif hasattr(stack, "position_encodings"):  # if empty, CTranslate2 would use sinusoids
-            if config.positions == "none":
-                stack.position_encodings.encodings = torch.zeros(positions, config.d_model).numpy()
-            else:
-                del stack.position_encodings
+    state |= {name: state[name][:end] for name in (*EMBEDDINGS, OUTPUT_BIAS) if name in state}
+    state |= {name: state[other] for name, other in copies(config.share).items()}
+    if config.positions == "sinusoidal":
+        table = sinusoids(
+            positions,
+            config.d_model,
+            start=config.first_position,
+            layout=config.sine_layout,
+            spacing=config.sine_spacing,
+        )
+        state |= dict.fromkeys(POSITIONS, table)
+    elif config.positions == "none":  # if empty, CTranslate2 would use sinusoids
+        state |= dict.fromkeys(POSITIONS, torch.zeros(positions, config.d_model))
+    return state
 
 
-def _put(place: Any, model: Transformer, name: str) -> Iterator[str]:
-    """Fill a linear layer or a layer norm, and yield the names of its parameters."""
-    module = model.get_submodule(name)
-    weight, bias = module.weight, module.bias
-    assert isinstance(weight, Tensor)  # noqa: S101
-    is_norm = hasattr(place, "gamma")
-    setattr(place, "gamma" if is_norm else "weight", _plain(weight))
-    yield f"{name}.weight"
-    if isinstance(bias, Tensor):
-        setattr(place, "beta" if is_norm else "bias", _plain(bias))
-        yield f"{name}.bias"
-    elif is_norm:  # without a bias, CTranslate2 would not subtract the mean
-        place.beta = torch.zeros(len(weight)).numpy()
+def _fill(spec: Any, model: Transformer, positions: int) -> None:
+    """Put every tensor in its place."""
+    for name, tensor in _state(model, positions).items():
+        _put(spec, name, tensor)
+    if model.config.positions == "rotary":
+        for stack in (spec.encoder, spec.decoder):
+            stack.__dict__.pop("position_encodings", None)  # if empty, CTranslate2 would use sinusoids
 
 
-def _split_gate(place: Any) -> None:
-    """Split the gate from the inner map: one matrix in our model, two in theirs."""
-    half = len(place.linear_0.weight) // 2
-    for name in ("weight", "bias") if place.linear_0.has_bias() else ("weight",):
-        both = getattr(place.linear_0, name)
-        setattr(place.linear_0, name, both[:half])
-        setattr(place.linear_0_noact, name, both[half:])
-
-
-def _inside(place: Any, path: str) -> Any:
-    for name in path.split("."):
-        place = place[int(name)] if name.isdigit() else getattr(place, name)
-    return place
+def _put(spec: Any, name: str, tensor: Tensor) -> None:
+    """Put a tensor in its place; an item of a list is named as in ``layer_0``."""
+    *path, last = name.split("/")
+    place = spec
+    for part in path:
+        attribute, _, number = part.rpartition("_")
+        place = getattr(place, part) if hasattr(place, part) else getattr(place, attribute)[int(number)]
+    setattr(place, last, _plain(tensor))
 
 
 def _plain(tensor: Tensor) -> Any:
@@ -249,22 +220,3 @@ def _names(side: SideTokenizer | None, size: int) -> list[str]:
     if len(set(names)) < len(names):
         raise ArtifactError("two ids of the tokenizer have the same token", "use another tokenizer")
     return names
-
-
-def _write(spec: Any, folder: Path, tokenizer: TokenizerPair | None) -> None:
-    """Write the folder completely or not at all."""
-    new = folder.with_name(f".{folder.name}.new")
-    try:
-        if folder.exists() and any(folder.iterdir()):
-            raise ArtifactError(f"{folder} is not empty", "choose another folder")
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
-        spec.save(str(new))
-        if tokenizer is not None:
-            tokenizer.save(new)
-        new.replace(folder)
-    except OSError as error:
-        remedy = "check the free space and permissions"
-        raise ArtifactError(f"cannot write {folder}: {reason_of(error)}", remedy) from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)

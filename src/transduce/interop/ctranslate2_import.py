@@ -4,9 +4,9 @@ A vocabulary without a padding token gets one, whose embedding is zero and whose
 others. It is also what a decoder reads first that starts from a zero embedding.
 """
 
-import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,12 +18,14 @@ from transduce.config import TransformerConfig, validate
 from transduce.data.sentencepiece import read_sentencepiece
 from transduce.data.special_tokens import SpecialTokens
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
-from transduce.errors import ArtifactError, reason_of, remedy_for
-from transduce.files import read_small
+from transduce.errors import ArtifactError
+from transduce.files import read_json, read_json_object, read_text
 from transduce.interop import argos
 from transduce.interop.appended_padding import PAD, append_logit, append_row
 from transduce.interop.ctranslate2_file import CTranslate2File, float_weights, read_ctranslate2
+from transduce.interop.ctranslate2_table import EMBEDDINGS, OUTPUT, OUTPUT_BIAS, POSITIONS, ctranslate2_rows
 from transduce.interop.imported import Format, Imported
+from transduce.interop.marian_file import is_marian
 from transduce.interop.positions import position_settings
 from transduce.interop.tables import Row, import_rows, with_zero_biases
 from transduce.models.build import build
@@ -32,7 +34,8 @@ MODEL, CONFIG = "model.bin", "config.json"
 _SENTENCEPIECE = "sentencepiece.model"
 _SIDES = ("source", "target")
 _PADDING = ("<pad>", "<blank>", "[PAD]", "<PAD>")
-_LARGEST_JSON = 1 << 26  # bytes
+_LARGEST_VOCABULARY = 1 << 26  # bytes
+_COPY = "copy the model again"
 _ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "swish", 3: "gelu"}
 _REMEDY = "convert the original model instead, or use the ctranslate2 package"
 # Options that change the computation, and the only value of them that is supported.
@@ -48,62 +51,59 @@ _REQUIRED = {
 _HARMLESS = {"alibi_use_positive_positions", "alignment_layer", "alignment_heads", "embeddings_merge"}
 _USED = {"activation", "num_heads", "pre_norm", "scale_embeddings", "start_from_zero_embedding"}
 
-_EMBEDDINGS = ("encoder/embeddings_0/weight", "decoder/embeddings/weight", "decoder/projection/weight")
-# ours → theirs, inside a layer
-_LAYER = {
-    "self_attention.query_key_value": ["self_attention/linear_0"],
-    "self_attention.output": ["self_attention/linear_1"],
-    "around_self_attention.norm": ["self_attention/layer_norm"],
-    "feed_forward.inner": ["ffn/linear_0"],
-    "feed_forward.outer": ["ffn/linear_1"],
-    "around_feed_forward.norm": ["ffn/layer_norm"],
-}
-_DECODER_LAYER = {
-    **_LAYER,
-    "memory_attention.query": ["attention/linear_0"],
-    "memory_attention.key_value": ["attention/linear_1"],
-    "memory_attention.output": ["attention/linear_2"],
-    "around_memory_attention.norm": ["attention/layer_norm"],
-}
-
 
 def recognises(path: Path) -> bool:
-    """Return whether this is a folder with a ``model.bin`` and a vocabulary, or an Argos package."""
+    """Return whether this is a folder with a ``model.bin``, that file, or an Argos package."""
     if path.is_dir():
-        return any((folder / MODEL).is_file() for folder in (path, path / "model"))
+        return any(_is_model(folder / MODEL) for folder in (path, path / "model"))
+    return _is_package(path) or _is_model(path)
+
+
+def _is_model(path: Path) -> bool:
+    return path.name == MODEL and path.is_file() and not is_marian(path)
+
+
+def _is_package(path: Path) -> bool:
     return path.suffix == argos.SUFFIX and path.is_file()
 
 
 def read(path: Path) -> Imported:
     """Read a folder of CTranslate2, or an Argos package (a file, or unpacked)."""
-    if path.is_file() and path.suffix == argos.SUFFIX:
+    if _is_package(path):
         with TemporaryDirectory() as temporary:
-            return read(argos.unpack(path, Path(temporary)))
+            imported = read(argos.unpack(path, Path(temporary)))
+        assert imported.tokenizer is not None  # noqa: S101 (CTranslate2's models have one)
+        return replace(imported, translate=partial(_translate, path, imported.tokenizer))
+    path = path.parent if path.is_file() and path.name == MODEL else path
     folder = path / "model" if not (path / MODEL).is_file() and (path / "model").is_dir() else path
     file = read_ctranslate2(folder)
     if file.spec != "TransformerSpec":
         raise ArtifactError(f"{file.path} holds a {file.spec}, not an encoder-decoder model", _REMEDY)
-    fields = _read_json(folder / CONFIG, dict) if (folder / CONFIG).exists() else {}
+    fields = read_json_object(folder / CONFIG, remedy=_COPY) if (folder / CONFIG).exists() else {}
     vocabularies = [_vocabulary(folder, side) for side in _SIDES]
     state = float_weights(file)
-    config = _config(file, state, fields)
+    known = _config(file, state, fields)
     tokens, special = _special_tokens(file, fields, vocabularies, state)
     tokenizer = _tokenizer([path, folder], tokens, special)
+    config = known.model_copy(update={"fixed_padding": tokens != vocabularies})
     model = build(config, tokenizer.vocabulary)
-    rows = list(_rows(config, file))
+    rows = list(ctranslate2_rows(config))
     import_rows(model, rows, with_zero_biases(rows, _without_copies(rows, state), model))
     translate = partial(_translate, folder, tokenizer)
     return Imported(model.eval(), tokenizer, library="CTranslate2", translate=translate)
 
 
 def _translate(folder: Path, tokenizer: TokenizerPair, lines: list[str]) -> list[str] | None:
-    """Translate greedily with the ``ctranslate2`` package."""
+    """Translate greedily with the ``ctranslate2`` package; ``folder`` may be an Argos package."""
     try:
         import ctranslate2
     except ImportError:
         return None
-    if not (folder / MODEL).exists():  # a package, which was unpacked for reading
-        return None
+    if _is_package(folder):
+        with TemporaryDirectory() as temporary:
+            unpacked = argos.unpack(folder, Path(temporary))
+            inside = unpacked / "model"
+            return _translate(inside if inside.is_dir() else unpacked, tokenizer, lines)
     source, target = tokenizer.source, tokenizer.target
     pieces = [[source.token_at(token) for token in row] for row in source.encode(lines)]
     try:
@@ -115,35 +115,18 @@ def _translate(folder: Path, tokenizer: TokenizerPair, lines: list[str]) -> list
     return [target.decode([token for token in row if token is not None]) for row in rows]
 
 
-def _read_json(path: Path, kind: type) -> Any:
-    try:
-        data = json.loads(read_small(path, _LARGEST_JSON))
-    except OSError as error:
-        raise ArtifactError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
-    except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path} is damaged: {error}", "copy the model again") from error
-    if not isinstance(data, kind):
-        raise ArtifactError(f"{path} does not hold a {kind.__name__}", "copy the model again")
-    return data
-
-
 def _vocabulary(folder: Path, side: str) -> list[str]:
     """Read the tokens of one side, in JSON or, in older models, one per line."""
     for name in (f"{side}_vocabulary", "shared_vocabulary"):
         if (folder / f"{name}.json").exists():
-            tokens = _read_json(folder / f"{name}.json", list)
-            if not all(isinstance(token, str) for token in tokens):
-                raise ArtifactError(f"{folder / name}.json is not a list of tokens", "copy the model again")
-            return list(tokens)
+            tokens = read_json(folder / f"{name}.json", limit=_LARGEST_VOCABULARY, remedy=_COPY)
+            if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+                raise ArtifactError(f"{folder / name}.json is not a list of tokens", _COPY)
+            return tokens
         path = folder / f"{name}.txt"
         if path.exists():
-            try:
-                return read_small(path, _LARGEST_JSON).decode("utf-8").rstrip("\n").split("\n")
-            except (OSError, UnicodeDecodeError) as error:
-                raise ArtifactError(f"cannot read {path}: {error}", "copy the model again") from error
-    raise ArtifactError(
-        f"{folder} has no vocabulary: shared_vocabulary.json is missing", "copy the model again"
-    )
+            return read_text(path, limit=_LARGEST_VOCABULARY, remedy=_COPY).rstrip("\n").split("\n")
+    raise ArtifactError(f"{folder} has no vocabulary: shared_vocabulary.json is missing", _COPY)
 
 
 def _option(file: CTranslate2File, name: str, default: float) -> float:
@@ -158,7 +141,7 @@ def _config(
     _check_options(file)
     sizes = {name: tensor.shape for name, tensor in state.items()}
     inner = sizes.get("encoder/layer_0/ffn/linear_0/weight")
-    if inner is None or "decoder/projection/weight" not in sizes:
+    if inner is None or OUTPUT not in sizes:
         raise ArtifactError(f"{file.path} has no layers", _REMEDY)
     width = inner[1]
     activation = _ACTIVATIONS.get(int(_option(file, "encoder/activation", 0)))
@@ -183,8 +166,7 @@ def _config(
         "scale_embeddings": scale == 1 or math.isclose(scale, width**0.5, rel_tol=1e-6),
         "output_bias": True,
         **position_settings(
-            state.get("encoder/position_encodings/encodings"),
-            state.get("decoder/position_encodings/encodings"),
+            *(state.get(name) for name in POSITIONS),
             absent={"sine_layout": "halves", "sine_spacing": "endpoint", "first_position": 1},
         ),
     }
@@ -225,7 +207,7 @@ def _sharing(file: CTranslate2File) -> str:
     def stored(name: str) -> str:
         return file.aliases.get(name, name)
 
-    source, target, output = map(stored, _EMBEDDINGS)
+    source, target, output = map(stored, EMBEDDINGS)
     if target == output:
         return "all" if source == target else "target"
     return "inputs" if source == target else "none"
@@ -262,11 +244,10 @@ def _special_tokens(
 
 def _append_token(state: dict[str, Tensor]) -> None:
     """Add a token with an embedding of zeros, which is never predicted."""
-    for name in _EMBEDDINGS:
+    for name in EMBEDDINGS:
         state[name] = append_row(state[name])
-    output = state["decoder/projection/weight"]
-    bias = state.get("decoder/projection/bias", output.new_zeros(len(output) - 1))
-    state["decoder/projection/bias"] = append_logit(bias)
+    output = state[OUTPUT]
+    state[OUTPUT_BIAS] = append_logit(state.get(OUTPUT_BIAS, output.new_zeros(len(output) - 1)))
 
 
 def _tokenizer(folders: list[Path], tokens: list[list[str]], special: SpecialTokens) -> TokenizerPair:
@@ -292,49 +273,11 @@ def _side(path: Path, tokens: list[str]) -> SideTokenizer:
     return SideTokenizer(read_sentencepiece(path), tokens, name=str(path))
 
 
-def _rows(config: TransformerConfig, file: CTranslate2File) -> Iterator[Row]:
-    """Yield a row for every tensor."""
-    (source, target, output), bias = _EMBEDDINGS, "decoder/projection/bias"
-    yield Row([source], ["source_embedding.weight"])
-    if config.share in ("target", "none"):
-        yield Row([target], ["target_embedding.weight"])
-    if config.share in ("inputs", "none"):
-        yield Row([output], ["output.weight"])
-    owner = {"all": "source_embedding", "target": "target_embedding"}.get(config.share, "output")
-    yield Row([bias], [f"{owner}.bias"])
-    for stack, side in (("encoder", "source"), ("decoder", "target")):
-        if config.positions == "learned":
-            yield Row([f"{stack}/position_encodings/encodings"], [f"{side}_positions.weight"])
-        for our, their, exists in (
-            (f"{side}_norm", f"{stack}/layernorm_embedding", config.embedding_norm),
-            (f"{stack}.final_norm", f"{stack}/layer_norm", config.has_final_norm),
-        ):
-            if exists:
-                yield from _pair([their], our)
-    for stack, count, layer in (
-        ("encoder", config.encoder_layers, _LAYER),
-        ("decoder", config.decoder_layers, _DECODER_LAYER),
-    ):
-        for number in range(count):
-            for our, theirs in layer.items():
-                gate = (
-                    ["ffn/linear_0_noact"] if our.endswith("inner") and config.activation == "swiglu" else []
-                )
-                places = [f"{stack}/layer_{number}/{name}" for name in (*theirs, *gate)]
-                yield from _pair(places, f"{stack}.layers.{number}.{our}")
-
-
 def _without_copies(rows: list[Row], state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Leave out what is known: other names of shared embeddings, and sinusoids."""
     named = {name for row in rows for name in row.theirs}
-    known = {*_EMBEDDINGS, *(f"{stack}/position_encodings/encodings" for stack in ("encoder", "decoder"))}
+    known = {*EMBEDDINGS, *POSITIONS}
     return {name: tensor for name, tensor in state.items() if name in named or name not in known}
-
-
-def _pair(theirs: list[str], our: str) -> Iterator[Row]:
-    is_norm = our.endswith("norm")
-    for kind, name in (("weight", "gamma" if is_norm else "weight"), ("bias", "beta" if is_norm else "bias")):
-        yield Row([f"{place}/{name}" for place in theirs], [f"{our}.{kind}"])
 
 
 FORMAT = Format("ctranslate2", "a folder of CTranslate2 or an Argos Translate package", recognises, read)

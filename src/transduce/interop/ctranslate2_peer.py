@@ -4,13 +4,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -23,6 +24,12 @@ from transduce.interop.peer import Pair, Search
 from transduce.models.transformer import Transformer
 
 MKL = "CT2_USE_MKL"  # with 1, int8 and int16 products are sound on AMD processors, too
+_LONGEST = 4096  # bytes of what the process says at its end
+
+
+def _end(process: subprocess.Popen[str], errors: IO[bytes]) -> None:
+    process.kill()
+    errors.close()
 
 
 class CTranslate2Peer:
@@ -47,6 +54,7 @@ class CTranslate2Peer:
         self._source, self._target = token_names(model, tokenizer)
         self._ids = {name: number for number, name in enumerate(self._target)}
         self._adds_end = tokenizer is None or adds_end(tokenizer)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the process runs)
 
     def score(self, pairs: Sequence[Pair]) -> list[Tensor]:
         """Return the log-probabilities of the target's tokens, (target,)."""
@@ -81,12 +89,12 @@ class CTranslate2Peer:
             [sys.executable, "-m", ctranslate2_process.__name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._errors,  # a pipe that nobody reads may fill, and then the process waits for ever
             text=True,
             encoding="utf-8",
             env={**os.environ, MKL: "1", "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUTF8": "1"},
         )
-        weakref.finalize(self, process.kill)
+        weakref.finalize(self, _end, process, self._errors)
         assert process.stdin is not None  # noqa: S101
         process.stdin.write(json.dumps(self._settings) + "\n")
         return process
@@ -102,8 +110,10 @@ class CTranslate2Peer:
         except (OSError, ValueError):
             with suppress(OSError):
                 process.stdin.close()
-            said = process.stderr.read() if process.stderr else ""
-            lines = said.strip().splitlines() or [f"exit code {process.wait()}"]
+            code = process.wait()
+            self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - _LONGEST))
+            said = self._errors.read().decode(errors="replace")
+            lines = said.strip().splitlines() or [f"exit code {code}"]
             raise ArtifactError(
                 f"ctranslate2 cannot use the exported model: {lines[-1]}", "use another format"
             ) from None

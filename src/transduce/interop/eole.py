@@ -4,7 +4,6 @@ Looked for in the folder: the subword models that ``config.json`` names, and wha
 A run's folder has links to the files of its newest step.
 """
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from safetensors import SafetensorError
 from transduce.artifact.tensors import read_tensors
 from transduce.data.special_tokens import SpecialTokens
 from transduce.errors import ArtifactError, reason_of, remedy_for
-from transduce.files import read_small
+from transduce.files import read_json_object
 from transduce.interop.foreign_options import Options
 from transduce.interop.imported import Format, Imported
 from transduce.interop.segmentation_files import SOURCE, TARGET, Side, special_ids, tokenizer_of
@@ -89,15 +88,7 @@ def _weights(folder: Path) -> list[Path]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(read_small(path, _LARGEST))
-    except OSError as error:
-        raise ArtifactError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
-    except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path} is damaged: {error}", "copy it again") from error
-    if not isinstance(content, dict):
-        raise ArtifactError(f"{path} is not a JSON object", "copy it again")
-    return content
+    return read_json_object(path, limit=_LARGEST)
 
 
 def _read_state(folder: Path) -> State:
@@ -205,6 +196,7 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
         "share": share,
         "scale_embeddings": not is_learned,
         "output_bias": bool(ends.bias),
+        **config.inside("training").dropouts("dropout", "attention_dropout"),
     }
     model = built(fields, ids, state, ends, config.where)
     rows = [*end_rows(share, ends), *stack_rows(model, encoder, decoder)]

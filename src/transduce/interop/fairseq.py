@@ -79,7 +79,8 @@ def recognises(path: Path) -> bool:
     """Return whether this is a checkpoint with dictionaries beside it, or a folder with both."""
     try:
         folder = path if path.is_dir() else path.parent
-        return bool(dictionaries_in(folder)) and (path.suffix == ".pt" or _in_folder(folder) is not None)
+        has_weights = _in_folder(folder) is not None if path.is_dir() else path.suffix == ".pt"
+        return has_weights and bool(dictionaries_in(folder))
     except OSError:
         return False
 
@@ -182,9 +183,7 @@ def _model(options: Options, state: State, where: Path) -> tuple[Any, tuple[str,
         "share": share,
         "scale_embeddings": not options.flag("no_scale_embedding"),
         "embedding_norm": options.flag("layernorm_embedding"),
-        "dropout": options.number("dropout", 0.1),
-        "attention_dropout": options.number("attention_dropout", 0.0),
-        "activation_dropout": options.number("activation_dropout", 0.0),
+        **options.dropouts("dropout", "attention_dropout", "activation_dropout"),
     }
     model = built(fields, (PAD, EOS, EOS), state, _ENDS, where)
     rows = [*end_rows(share, _ENDS), *stack_rows(model, _ENCODER, _DECODER)]

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from transduce.errors import ArtifactError, reason_of, remedy_for
-from transduce.files import read_small
+from transduce.errors import ArtifactError
+from transduce.files import read_text
 from transduce.interop.foreign_options import Options
 from transduce.interop.segmentation_files import SOURCE, TARGET, Side
 
@@ -61,12 +61,7 @@ def _side(
 
 
 def _tokens(path: Path) -> list[str]:
-    try:
-        lines = read_small(path, _LARGEST).decode("utf-8").rstrip("\n").split("\n")
-    except OSError as error:
-        raise ArtifactError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
-    except UnicodeDecodeError as error:
-        raise ArtifactError(f"{path} is not UTF-8: {error}", "copy the file again") from error
+    lines = read_text(path, limit=_LARGEST).rstrip("\n").split("\n")
     tokens = list(_SPECIAL)
     for number, line in enumerate(lines, 1):
         token, space, count = line.rstrip("\r").removesuffix(" #fairseq:overwrite").rpartition(" ")

@@ -76,6 +76,26 @@ class Options:
             raise self.refusal(name)
         return names[value]
 
+    def dropouts(
+        self, dropout: str, attention_dropout: str | None = None, activation_dropout: str | None = None
+    ) -> dict[str, float]:
+        """Return dropouts under our names, if their options are set; of a schedule, the last value."""
+        theirs = {
+            "dropout": dropout,
+            "attention_dropout": attention_dropout,
+            "activation_dropout": activation_dropout,
+        }
+        found: dict[str, float] = {}
+        for ours, name in theirs.items():
+            value = self.fields.get(name)
+            last = value[-1] if isinstance(value, list) and value else value
+            if name is None or last is None or _is_empty(last):
+                continue
+            if not isinstance(last, int | float) or isinstance(last, bool) or not 0 <= last < 1:
+                raise self._wrong(name, last)
+            found[ours] = float(last)
+        return found
+
     def require(self, **expected: Any) -> None:
         """Refuse options that are set to anything else than this value, nothing, zero or false."""
         for name, value in expected.items():

@@ -1,6 +1,5 @@
 """Folders written by ``save_pretrained`` of Hugging Face transformers: their fields and tensors."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,8 +8,8 @@ from torch import Tensor
 
 from transduce.data.tokenizer import SideTokenizer, load_side_tokenizer
 from transduce.errors import ArtifactError, ConfigError
-from transduce.files import read_small, user_path
-from transduce.interop.hugging_face_weights import CONFIG, LARGEST, read_weights, reading
+from transduce.files import read_json_object, user_path
+from transduce.interop.hugging_face_weights import CONFIG, WEIGHTS, read_weights
 
 TOKENIZERS = ("tokenizer.json", "vocab.txt")  # in order of preference
 SPECIAL_TOKENS = ("special_tokens_map.json", "tokenizer_config.json")
@@ -34,22 +33,14 @@ def read_saved(folder: str | Path, kind: str) -> Saved:
 
 def read_fields(folder: Path) -> dict[str, Any]:
     """Read ``config.json``."""
-    with reading(folder):
-        fields = json.loads(read_small(folder / CONFIG, LARGEST))
-    if not isinstance(fields, dict):
-        raise ArtifactError(f"{folder / CONFIG} is not a JSON object", "give another folder")
-    return fields
+    if not (folder / CONFIG).exists():
+        raise ArtifactError(f"{folder} has no {CONFIG}", f"give a folder with {CONFIG} and {WEIGHTS}")
+    return read_object(folder / CONFIG)
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON object; a file that is missing has no fields."""
-    if not path.exists():
-        return {}
-    with reading(path.parent):
-        fields = json.loads(read_small(path, LARGEST))
-    if not isinstance(fields, dict):
-        raise ArtifactError(f"{path} is not a JSON object", "copy the folder again")
-    return fields
+    return read_json_object(path, remedy="copy the folder again") if path.exists() else {}
 
 
 def read_side(folder: str | Path) -> SideTokenizer | None:
@@ -58,19 +49,10 @@ def read_side(folder: str | Path) -> SideTokenizer | None:
     return next((load_side_tokenizer(path) for path in paths if path.exists()), None)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file, which need not exist; one that is not an object counts as empty."""
-    if not path.exists():
-        return {}
-    with reading(path.parent):
-        fields = json.loads(read_small(path, LARGEST))
-    return fields if isinstance(fields, dict) else {}
-
-
 def named_token(folder: str | Path, name: str) -> str | None:
     """Return the text of a special token, such as ``cls_token``, if the folder says it."""
     for file in SPECIAL_TOKENS:
-        token = read_json(user_path(folder) / file).get(name)
+        token = read_object(user_path(folder) / file).get(name)
         token = token.get("content") if isinstance(token, dict) else token
         if isinstance(token, str):
             return token

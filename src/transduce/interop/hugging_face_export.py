@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transduce.config import BERTConfig
 from transduce.data.tokenizer import TokenizerPair
-from transduce.errors import ArtifactError, ConfigError, reason_of
+from transduce.errors import ArtifactError, ConfigError, reason_of, remedy_for_writing
 from transduce.files import user_path
 from transduce.interop import bert, gpt2, llama, vit
 from transduce.interop.hugging_face_seq2seq import GENERATION
@@ -63,9 +63,7 @@ def export_hugging_face(
             write_tokenizer(tokenizer, folder, exported.fields, is_source=isinstance(model, Transformer))
     except (OSError, SafetensorError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else str(error)
-        raise ArtifactError(
-            f"cannot write {folder}: {reason}", "check the free space and permissions"
-        ) from error
+        raise ArtifactError(f"cannot write {folder}: {reason}", remedy_for_writing(error)) from error
 
 
 def _exported(model: Model, positions: int | None) -> Exported:

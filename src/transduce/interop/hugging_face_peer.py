@@ -5,6 +5,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from transduce.interop.peer import Pair, Search
 
 
 class LineOutput(NamedTuple):
-    """What transformers compute from a line of text, with their own tokenizer."""
+    """What transformers computes from a line of text, with its own tokenizer."""
 
     source: list[int]
     greedy: list[int]  # ids of the best target by greedy decoding, without start and end
@@ -30,13 +31,36 @@ class LineOutput(NamedTuple):
 
 
 class HuggingFacePeer:
-    """The encoder-decoder model of a folder; implements `transduce.interop.peer.Peer`."""
+    """The encoder-decoder model of a folder; implements `transduce.interop.peer.Peer` and `TextPeer`.
 
-    def __init__(self, folder: Path) -> None:
-        self._transformers = _library()
+    ``language`` is the token of the target language, which Marian's tokenizers read in the text itself.
+    """
+
+    def __init__(self, folder: Path, language: str = "") -> None:
+        self._transformers, self._language = _library(), language
         self.description = f"transformers {self._transformers.__version__}"
         self.folder = folder
         self.model = load_peer(folder)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The folder's tokenizer; the source's, if there are two."""
+        return load_tokenizer(self.folder)
+
+    @cached_property
+    def _target_tokenizer(self) -> Any:
+        inner = self.folder / TARGET_FOLDER
+        return load_tokenizer(inner) if inner.exists() else self.tokenizer
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each source by the folder's tokenizer, with all that stands around it."""
+        before = self._language if type(self.tokenizer).__name__ == "MarianTokenizer" else ""
+        with _quiet():
+            return [list(map(int, self.tokenizer(before + line)["input_ids"])) for line in lines]
+
+    def decode(self, target: list[int]) -> str:
+        """Return the text of a target by the folder's tokenizer."""
+        return str(self._target_tokenizer.decode(target, skip_special_tokens=True))
 
     @torch.no_grad()
     def logits(self, source: list[int], target: list[int]) -> Tensor:
@@ -81,17 +105,15 @@ class HuggingFacePeer:
 
 def outputs_of_lines(folder: Path, lines: Sequence[str], *, limit: int = 100) -> list[LineOutput]:
     """Load tokenizer and model of a folder and compute greedy targets, and their logits, for these lines."""
-    peer, tokenizer = HuggingFacePeer(folder), load_tokenizer(folder)
-    inner = folder / TARGET_FOLDER
-    speaker = load_tokenizer(inner) if inner.exists() else tokenizer
+    peer = HuggingFacePeer(folder)
     eos, outputs = peer.model.config.eos_token_id, []
     forced = peer.model.generation_config.forced_bos_token_id
     for line in lines:
-        source = tokenizer(line)["input_ids"]
+        (source,) = peer.encode([line])
         search = Search(1, limit, 1.0, [] if forced is None else [forced])
         (greedy,) = peer.search([source], search)
         logits = peer.logits(source, [*greedy, eos])
-        outputs.append(LineOutput(source, greedy, logits, speaker.decode(greedy, skip_special_tokens=True)))
+        outputs.append(LineOutput(source, greedy, logits, peer.decode(greedy)))
     return outputs
 
 
@@ -115,7 +137,7 @@ def load_peer(folder: Path) -> Any:
     for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if report.get(problem):
             raise ArtifactError(
-                f"transformers report {problem.replace('_', ' ')} in {folder}: {sorted(report[problem])[0]}",
+                f"transformers reports {problem.replace('_', ' ')} in {folder}: {sorted(report[problem])[0]}",
                 "use another format",
             )
     return model.eval()

@@ -15,9 +15,10 @@ from transduce.data.sentencepiece_writer import write_sentencepiece
 from transduce.data.special_tokens import SOURCE_LANGUAGE, TARGET_LANGUAGE
 from transduce.data.token_map import UNKNOWN
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
-from transduce.errors import ConfigError
+from transduce.errors import DataError
 from transduce.interop.hugging_face_languages import M2M_100
 from transduce.interop.hugging_face_tokens import FAIRSEQ, TARGET_FOLDER
+from transduce.interop.renumbered_tokenizer import renumbered
 
 
 def write_tokenizer(
@@ -28,8 +29,9 @@ def write_tokenizer(
     If ``is_source``, the tokenizer adds what stands around a source. A target's tokenizer of its own goes to
     a folder inside.
     """
-    if not all(_keeps_ids(side) for side in (tokenizer.source, tokenizer.target)):
-        _write_pieces(tokenizer, folder, fields)
+    if not all(_keeps_ids(side) for side in (tokenizer.source, tokenizer.target)) and _write_pieces(
+        tokenizer, folder, fields, is_source=is_source
+    ):
         return
     chosen_there = _of_languages(tokenizer, fields)  # where a class adds the tokens of languages itself
     is_framed = is_source and not chosen_there
@@ -49,8 +51,12 @@ def _write_side(
     frame: tuple[Sequence[int], Sequence[int]],
     fields: Mapping[str, Any],
 ) -> None:
-    backend = Tokenizer.from_str(side.backend.to_str())
+    backend = Tokenizer.from_str(side.backend.to_str()) if _keeps_ids(side) else None
     prefix, suffix = ([_name(side, token) for token in tokens] for tokens in frame)
+    if backend is None:
+        vocabulary = tokenizer.vocabulary
+        named = (_name(side, token) for token in (vocabulary.pad, vocabulary.bos, vocabulary.eos))
+        backend = renumbered(side, {*named, *prefix, *suffix})
     if prefix or suffix:
         around = {name: _id(side, name) for name in (*prefix, *suffix)}
         backend.post_processor = processors.TemplateProcessing(
@@ -106,17 +112,26 @@ def _keeps_ids(side: SideTokenizer) -> bool:
     return all(side.map.ids.get(token) == number for token, number in known)
 
 
-def _write_pieces(tokenizer: TokenizerPair, folder: Path, fields: Mapping[str, Any]) -> None:
-    """Write SentencePiece models, and the model's tokens with their ids."""
+def _write_pieces(
+    tokenizer: TokenizerPair, folder: Path, fields: Mapping[str, Any], *, is_source: bool
+) -> bool:
+    """Write SentencePiece models, and the model's tokens with their ids.
+
+    Return whether that is possible; other tokenizers are written as ``tokenizer.json``, renumbered.
+    """
     source, target = _tokens(tokenizer.source), _tokens(tokenizer.target)
     settings = _settings(tokenizer, tokenizer.source, fields)
     languages = {} if tokenizer.special is None else tokenizer.special.languages
     if fields["model_type"] == "mbart" and source[: len(FAIRSEQ)] == FAIRSEQ:
         write_sentencepiece(tokenizer.source.backend, folder / "sentencepiece.bpe.model")
         settings |= _of_languages(tokenizer, fields)
-    elif fields["model_type"] == "marian" and _is_framed_as_marian(tokenizer):
-        write_sentencepiece(tokenizer.source.backend, folder / "source.spm")
-        write_sentencepiece(tokenizer.target.backend, folder / "target.spm")
+    elif is_source and _is_framed_as_marian(tokenizer):
+        try:
+            write_sentencepiece(tokenizer.source.backend, folder / "source.spm")
+            write_sentencepiece(tokenizer.target.backend, folder / "target.spm")
+        except DataError:
+            (folder / "source.spm").unlink(missing_ok=True)
+            return False
         settings |= {"tokenizer_class": "MarianTokenizer", "separate_vocabs": source != target}
         if source != target:
             _write_json(folder / "target_vocab.json", _numbered(target))
@@ -127,14 +142,11 @@ def _write_pieces(tokenizer: TokenizerPair, folder: Path, fields: Mapping[str, A
         settings |= _chosen(tokenizer)
         source = source[: min(map(source.index, languages.values()))]
     else:
-        raise ConfigError(
-            "the model numbers its tokens differently from its tokenizer, which this class of transformers "
-            "does not have",
-            "use another format",
-        )
-    if fields["model_type"] != "mbart":
+        return False
+    if not (folder / "sentencepiece.bpe.model").exists() or fields["model_type"] == "m2m_100":
         _write_json(folder / "vocab.json", _numbered(source))
     _write_json(folder / "tokenizer_config.json", settings)
+    return True
 
 
 def _is_framed_as_marian(tokenizer: TokenizerPair) -> bool:

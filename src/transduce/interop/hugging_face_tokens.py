@@ -83,7 +83,7 @@ def _frame(
     if not languages and (folder / _READY).exists():
         with guarded(str(folder / _READY), "fails to encode a text", muted=True):
             return _added_by(load_side_tokenizer(folder / _READY).backend)
-    if kind == "marian":
+    if kind == "marian" or settings.get("tokenizer_class") == "MarianTokenizer":
         return {}
     if not languages:  # BART
         start = _name(target, fields.get("bos_token_id", 0))

@@ -1,6 +1,5 @@
 """The weights of a folder of Hugging Face transformers: one file or several, safetensors or a torch file."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,11 +9,10 @@ from torch import Tensor
 
 from transduce.artifact.tensors import read_tensors
 from transduce.errors import ArtifactError, reason_of
-from transduce.files import read_small
+from transduce.files import read_json_object
 from transduce.interop.torch_pickle import read_state
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-LARGEST = 1 << 24  # bytes of a JSON file
 _TORCH = "pytorch_model.bin"
 
 
@@ -28,7 +26,7 @@ def reading(folder: Path) -> Iterator[None]:
             f"cannot read {error.filename or folder}: {reason_of(error)}",
             f"give a folder with {CONFIG} and {WEIGHTS}",
         ) from error
-    except (ValueError, RecursionError, SafetensorError) as error:
+    except (ValueError, SafetensorError) as error:
         raise ArtifactError(f"{folder} is damaged: {error}", "copy it again") from error
 
 
@@ -50,9 +48,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 def _shards(index: Path) -> list[Path]:
     """Return the files that an index names, which must be in the same folder."""
-    with reading(index.parent):
-        content = json.loads(read_small(index, LARGEST))
-    names = content.get("weight_map") if isinstance(content, dict) else None
+    names = read_json_object(index, remedy="copy the folder again").get("weight_map")
     if not isinstance(names, dict) or not names or not all(isinstance(name, str) for name in names.values()):
         raise ArtifactError(f"{index} names no files", "copy the folder again")
     shards = sorted(set(names.values()))

@@ -28,3 +28,4 @@ class Format:
     description: str  # what the user would call it
     recognises: Callable[[Path], bool]  # a file or folder; must not raise, and must be fast
     read: Callable[[Path], Imported]
+    contains: str | None = None  # name of the format that each folder of this one is in, too

@@ -9,8 +9,7 @@ import re
 from pathlib import Path
 
 from transduce.data.special_tokens import SpecialTokens
-from transduce.errors import ArtifactError, reason_of, remedy_for
-from transduce.files import read_small
+from transduce.errors import ArtifactError
 from transduce.interop.foreign_options import Options
 from transduce.interop.imported import Format, Imported
 from transduce.interop.segmentation_files import SOURCE, TARGET, Side, special_ids, tokenizer_of
@@ -30,11 +29,11 @@ from transduce.interop.transformer_names import (
     stack_rows,
     tensors_of,
 )
+from transduce.interop.vocabulary_file import read_token_lines
 from transduce.interop.yaml_file import read_yaml
 from transduce.models.transformer import Transformer
 
 CONFIG = "config.yaml"
-_LARGEST_VOCABULARY = 1 << 28  # bytes
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}
 _ENDS = Ends("src_embed.lut.weight", "trg_embed.lut.weight", "decoder.output_layer.weight")
 _DEEPNET_NOTE = "the factors of residual connections (DeepNet) were folded into the weights before them"
@@ -145,13 +144,7 @@ def _tokens(folder: Path, options: Options, side: str) -> list[str]:
     usual = f"{side}_vocab.txt"
     named = re.split(r"[/\\]", options.text("voc_file", usual))[-1]
     path = folder / (named if named and (folder / named).is_file() else usual)
-    try:
-        lines = read_small(path, _LARGEST_VOCABULARY).decode("utf-8").removesuffix("\n").split("\n")
-    except OSError as error:
-        raise ArtifactError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
-    except UnicodeDecodeError as error:
-        raise ArtifactError(f"{path} is not UTF-8: {error}", "copy the file again") from error
-    return [line.rstrip("\r") for line in lines]
+    return read_token_lines(path)
 
 
 def _norms(encoder: Options, decoder: Options, state: State) -> tuple[str, str, bool]:
@@ -198,7 +191,7 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
         "norm_epsilon": 1e-6,
         "share": share,
         "scale_embeddings": embeddings[0].flag("scale"),
-        "dropout": encoder.number("dropout", 0.1),
+        **encoder.dropouts("dropout"),
     }
     notes = _fold_factors(config, state, fields)
     model = built(fields, ids, state, _ENDS, config.where)

@@ -43,6 +43,11 @@ _MOST_POSITIONS = 1 << 20
 def read_mapped(path: str | Path, names: str | Path) -> Imported:
     """Read a state dict (``.pt`` or ``.safetensors``) as a mapping file describes it."""
     path, names = user_path(path), user_path(names)
+    if path.is_dir():
+        raise ArtifactError(
+            f"{path} is a folder, but --map describes one file of weights",
+            "give that file; models of known toolkits need no --map",
+        )
     mapping = validate(Mapping, read_tables(names, "a mapping file"), where=str(names))
     state = _read_state(path, mapping.tensors)
     source, target = vocabularies(mapping.text, names.parent)

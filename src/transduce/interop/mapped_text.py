@@ -1,6 +1,5 @@
 """Vocabularies, tokenizers and special tokens of people's own models, as a mapping file gives them."""
 
-import json
 from pathlib import Path
 
 from transduce.config import Vocabulary
@@ -8,13 +7,11 @@ from transduce.data.special_tokens import SpecialTokens
 from transduce.data.subword_nmt import word_tokenizer
 from transduce.data.token_map import UNKNOWN
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair, load_side_tokenizer
-from transduce.errors import ArtifactError, ConfigError, reason_of, remedy_for
-from transduce.files import read_small
+from transduce.errors import ArtifactError, ConfigError
 from transduce.interop.mapping_file import TextRules
+from transduce.interop.vocabulary_file import read_vocabulary
 
 WORDS = "words"
-_LARGEST = 1 << 28  # bytes
-_REMEDY = "give a JSON object of tokens and ids, a JSON list of tokens, or a text file with a token per line"
 
 
 def vocabularies(rules: TextRules, folder: Path) -> tuple[list[str] | None, list[str] | None]:
@@ -39,30 +36,6 @@ def _tokens(folder: Path, vocabulary: str | None, tokenizer: str) -> list[str] |
         return None
     side = load_side_tokenizer(folder / tokenizer)
     return [side.token_at(number) or f"unused {number}" for number in range(side.size)]
-
-
-def read_vocabulary(path: Path) -> list[str]:
-    """Read tokens in the order of their ids: JSON (token → id, or a list), or text with a token per line."""
-    try:
-        text = read_small(path, _LARGEST).decode("utf-8-sig")
-    except OSError as error:
-        raise ArtifactError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
-    except UnicodeDecodeError as error:
-        raise ArtifactError(f"{path} is not UTF-8: {error}", _REMEDY) from error
-    if path.suffix != ".json":
-        return [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path} is not valid JSON: {error}", _REMEDY) from error
-    if isinstance(content, dict) and all(isinstance(number, int) for number in content.values()):
-        tokens = sorted(content, key=content.__getitem__)
-        if [content[token] for token in tokens] == list(range(len(tokens))):
-            return tokens
-        raise ArtifactError(f"{path} has ids that are missing or repeated", _REMEDY)
-    if not isinstance(content, list) or not all(isinstance(token, str) for token in content):
-        raise ArtifactError(f"{path} is not a vocabulary", _REMEDY)
-    return list(content)
 
 
 def special_ids(rules: TextRules, target: list[str] | None) -> tuple[int, int, int]:

@@ -5,22 +5,21 @@ zero embedding. Its layer norms have an epsilon of 1e-6. Everything else is refu
 """
 
 import json
-from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from transduce.config import TransformerConfig
-from transduce.data.sentencepiece import read_sentencepiece
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError, ConfigError
 from transduce.interop.appended_padding import has_appended_padding
-from transduce.interop.argos import settled
-from transduce.interop.marian_file import read_marian
-from transduce.interop.marian_import import EOS, EPSILON, UNK, marian_rows, marian_settings, marian_state
+from transduce.interop.marian_file import MarianFile, read_marian
+from transduce.interop.marian_import import EOS, UNK, marian_rows, marian_settings, marian_state
+from transduce.interop.marian_options import Option
+from transduce.interop.marian_parity import compare_logits, find_difference, require_expressible
+from transduce.interop.sentencepiece_origin import require_read_from
 from transduce.interop.tables import export_rows
 from transduce.models.transformer import Transformer
 
@@ -30,17 +29,6 @@ _BIAS = "decoder_ff_logit_out_b"
 _TABLES = ("Wemb", "encoder_Wemb", "decoder_Wemb")
 _OUTPUT = "decoder_ff_logit_out_W"
 _BY_TOKEN = (*_TABLES, _OUTPUT, _BIAS)  # have a row for every token
-_COPIED = (
-    "encoder_layers",
-    "decoder_layers",
-    "d_model",
-    "d_ff",
-    "heads",
-    "activation",
-    "norm",
-    "decoder",
-    "share",
-)
 
 
 def export_marian_file(
@@ -51,7 +39,8 @@ def export_marian_file(
     The vocabulary is the SentencePiece model that the tokenizer was read from, if that is given, and a list
     of tokens otherwise.
     """
-    notes = _check(model)
+    options = _options(model.config)
+    notes = require_expressible(model, MarianFile(folder / MODEL, options, {}, {}, {}))
     appended, sizes = has_appended_padding(model), model.vocabulary
     names = [
         _tokens(tokenizer.source, sizes.source - appended),
@@ -60,7 +49,7 @@ def export_marian_file(
     state = _state(model)
     folder.mkdir(parents=True)
     files = _write_vocabularies(folder, tokenizer, names, sentencepiece)
-    options = _options(model.config, [len(tokens) for tokens in names], files)
+    options |= {"dim-vocabs": [len(tokens) for tokens in names], "vocabs": list(files)}
     arrays = {name: tensor.contiguous().numpy() for name, tensor in state.items()}
     arrays[_OPTIONS] = np.frombuffer(_yaml(options).encode() + b"\0", np.int8)
     with (folder / MODEL).open("wb") as file:
@@ -71,12 +60,11 @@ def export_marian_file(
 
 
 def verify_marian_file(model: Transformer, folder: Path) -> list[str]:
-    """Read the file again, and compare every option and every number."""
+    """Read the file again, and compare every setting, every number, and what a model of them computes."""
     file = read_marian(folder / MODEL)
-    config = marian_settings(file)
-    for name in _COPIED:
-        if getattr(config, name) != getattr(model.config, name):
-            raise ArtifactError(f"{name} is {getattr(config, name)!r} in the file", "please report it")
+    if difference := find_difference(model.config, marian_settings(file)):
+        name, _, theirs = difference
+        raise ArtifactError(f"{name} is {theirs!r} in the file", "please report it")
     read, expected, appended = marian_state(file), _export(model), has_appended_padding(model)
     for name, tensor in expected.items():
         found = read[name]
@@ -84,42 +72,12 @@ def verify_marian_file(model: Transformer, folder: Path) -> list[str]:
             found, tensor = found[:-1], tensor[: len(tensor) - appended]  # noqa: PLW2901
         if not torch.equal(found, tensor):
             raise ArtifactError(f"{name} differs after it was written and read", "please report it")
+    largest = compare_logits(model, file)
     return [
         f"{len(expected)} tensors equal to the bit after reading them again",
+        f"logits of random tokens with Marian's settings: largest difference {largest:.1e}",
         "there is no Marian here to translate with: its outputs were not compared",
     ]
-
-
-def _check(model: Transformer) -> list[str]:
-    """Refuse what Marian cannot express."""
-    config = model.config
-    width = config.d_model / config.heads
-    for name, fits, what in (
-        ("norm", config.norm == "post", "is post-norm"),
-        ("attention.kind", config.attention.kind == "full", "has full attention"),
-        ("source_factors", not config.source_factors, "has no source factors"),
-        ("positions", config.positions == "sinusoidal", "has sinusoidal positions"),
-        ("sine_layout", config.sine_layout == "halves", "has all sines first"),
-        ("sine_spacing", config.sine_spacing == "endpoint", "has other wavelengths"),
-        ("first_position", config.first_position == 0, "counts positions from 0"),
-        ("activation", config.activation in ("relu", "swish"), "has relu or swish"),
-        ("scale_embeddings", config.scale_embeddings, "scales embeddings"),
-        ("mask_padding", config.mask_padding, "hides padding from attention"),
-        ("norm_epsilon", config.norm_epsilon <= 1e-5, f"has layer norms with an epsilon of {EPSILON:g}"),
-        ("d_k", config.d_k in (None, width), "divides d_model among the heads"),
-        ("d_v", config.d_v in (None, width), "divides d_model among the heads"),
-    ):
-        if not fits:
-            value = attrgetter(name)(config)
-            raise ConfigError(f"Marian {what}, but the model has {name} = {value!r}", "use another format")
-    if bool(model.target_embedding.weight[model.vocabulary.bos].any()):
-        raise ConfigError(
-            "Marian's decoder starts from a zero embedding, but this model's first token has another",
-            "use another format",
-        )
-    if config.norm_epsilon != EPSILON:
-        return [f"Marian's layer norms have an epsilon of {EPSILON:g}, not {config.norm_epsilon:g}"]
-    return []
 
 
 def _export(model: Transformer) -> dict[str, Tensor]:
@@ -167,12 +125,7 @@ def _write_vocabularies(
 ) -> list[str]:
     """Return the names of the files of source and target."""
     if sentencepiece is not None:
-        read = settled(read_sentencepiece(sentencepiece))
-        if any(settled(side.backend) != read for side in (tokenizer.source, tokenizer.target)):
-            raise ArtifactError(
-                f"the model's tokenizer was not read from {sentencepiece}",
-                "give the SentencePiece model of an imported model, or leave out --sentencepiece",
-            )
+        require_read_from(sentencepiece, tokenizer, "for others, leave out --sentencepiece")
         (folder / "vocab.spm").write_bytes(sentencepiece.read_bytes())
         return ["vocab.spm"] * 2
     files = ["vocab.yml"] * 2 if names[0] == names[1] else ["vocab.src.yml", "vocab.trg.yml"]
@@ -184,11 +137,11 @@ def _write_vocabularies(
     return files
 
 
-def _options(config: TransformerConfig, sizes: list[int], files: list[str]) -> dict[str, Any]:
+def _options(config: TransformerConfig) -> dict[str, Option]:
+    """Return Marian's options for the same model, but for its vocabulary."""
     is_recurrent = config.decoder == "ssru"
     return {
         "type": "transformer",
-        "dim-vocabs": sizes,
         "dim-emb": config.d_model,
         "enc-depth": config.encoder_layers,
         "dec-depth": config.decoder_layers,
@@ -213,11 +166,10 @@ def _options(config: TransformerConfig, sizes: list[int], files: list[str]) -> d
         "input-types": [],
         "lemma-dim-emb": 0,
         "skip": False,
-        "vocabs": files,
         "version": "v1.12.0",
     }
 
 
-def _yaml(options: dict[str, Any]) -> str:
+def _yaml(options: dict[str, Option]) -> str:
     """Return options as Marian writes them, one per line; JSON's values are YAML's, too."""
     return "".join(f"{name}: {json.dumps(value)}\n" for name, value in options.items())

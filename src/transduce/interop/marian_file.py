@@ -1,6 +1,7 @@
 """Read a model of Marian, ``.npz`` or ``.bin``: options and named parameters, not yet a model."""
 
 import math
+import struct
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transduce.errors import ArtifactError
+from transduce.errors import ArtifactError, DataError
 from transduce.files import open_regular, user_path
 from transduce.interop.binary_file import BinaryFile, reading, require_finite, tensor_of
 from transduce.interop.marian_options import Option, parse_options
@@ -59,6 +60,15 @@ def read_marian(path: str | Path) -> MarianFile:
     with reading(path, _KIND), open_regular(path) as file:
         items = _read_npz(file) if zipfile.is_zipfile(file) else _read_bin(path, file)
         return _sorted(path, items)
+
+
+def is_marian(path: Path) -> bool:
+    """Return whether a file begins like a ``.bin`` of Marian; other files of this name have other numbers."""
+    try:
+        with open_regular(path) as file:
+            return file.read(8) == struct.pack("<Q", _VERSION)
+    except (OSError, DataError):
+        return False
 
 
 def _sorted(path: Path, items: Iterator[_Item]) -> MarianFile:

@@ -17,14 +17,15 @@ from transduce.data.special_tokens import SpecialTokens
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError
 from transduce.interop.appended_padding import PAD, append_logit, append_row
+from transduce.interop.foreign_options import Options
 from transduce.interop.imported import Format, Imported
-from transduce.interop.marian_file import MarianFile, read_marian
+from transduce.interop.marian_file import MarianFile, is_marian, read_marian
 from transduce.interop.tables import Row, import_rows
 from transduce.models.build import build
 
 EOS, UNK = "</s>", "<unk>"
 EPSILON = 1e-6
-_SUFFIXES = (".npz", ".bin")
+ACTIVATIONS = ("swish", "relu")
 _VOCABULARIES = (".spm", ".model")
 _REMEDY = "use Marian itself for this model"
 _ROUNDED = (
@@ -34,7 +35,7 @@ _ROUNDED = (
 # The only values of options that our blocks can compute; missing ones have them.
 _REQUIRED: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
-    "transformer-ffn-activation": ("swish", "relu"),
+    "transformer-ffn-activation": ACTIVATIONS,
     "transformer-ffn-depth": (2,),
     "transformer-decoder-ffn-depth": (0, 2),
     "transformer-no-projection": (False,),
@@ -66,21 +67,25 @@ def recognises(path: Path) -> bool:
 
 
 def _model_file(path: Path) -> Path | None:
-    if path.is_file() and path.suffix in _SUFFIXES:
-        is_other = path.name in ("model.bin", "pytorch_model.bin")  # of CTranslate2 and transformers
-        return None if is_other and not any(path.parent.glob("*.spm")) else path
-    if not path.is_dir():
-        return None
+    if path.is_file():
+        return path if _is_model(path) else None
     try:
-        found = [file for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES]
+        found = sorted(path.glob("model*"))
     except OSError:
         return None
-    return next((file for file in found if file.name.startswith("model") and file.name != "model.bin"), None)
+    return next((file for file in found if file.is_file() and _is_model(file)), None)
+
+
+def _is_model(path: Path) -> bool:
+    """Tell Marian's files from those of CTranslate2 and transformers, which are named ``.bin``, too."""
+    return path.suffix == ".npz" or (path.suffix == ".bin" and is_marian(path))
 
 
 def read(path: Path) -> Imported:
     """Read a model file, or a folder with one, and the SentencePiece models beside it."""
     found = _model_file(path) or path
+    if found.is_dir():
+        raise ArtifactError(f"{path} has no model*.npz or model*.bin of Marian", "give the file itself")
     file = read_marian(found)
     config, state = marian_settings(file), marian_state(file)
     tokenizer = _tokenizer(found.parent)
@@ -125,7 +130,13 @@ def marian_settings(file: MarianFile) -> TransformerConfig:
         "sine_layout": "halves",
         "sine_spacing": "endpoint",
         "output_bias": True,
+        "fixed_padding": True,
         "share": _sharing(file),
+        **Options(options, file.path).dropouts(
+            dropout="transformer-dropout",
+            attention_dropout="transformer-dropout-attention",
+            activation_dropout="transformer-dropout-ffn",
+        ),
     }
     return validate(TransformerConfig, data, where=str(file.path))
 
@@ -216,7 +227,8 @@ def marian_rows(config: TransformerConfig) -> Iterator[Row]:
         ("decoder", "target", config.decoder_layers),
     ):
         if config.embedding_norm:
-            yield from _norm(f"{stack}_emb", f"{side}_norm", "_pre")
+            yield Row([f"{stack}_emb_ln_scale_pre"], [f"{side}_norm.weight"])
+            yield Row([f"{stack}_emb_ln_bias_pre"], [f"{side}_norm.bias"])
         if config.has_final_norm:
             yield from _norm(f"{stack}_top", f"{stack}.final_norm")
         for number in range(count):
@@ -251,9 +263,9 @@ def _attention(their: str, our: str, names: list[str], groups: list[list[str]]) 
     yield Row([f"{their}_bo"], [f"{our}.output.bias"])
 
 
-def _norm(their: str, our: str, suffix: str = "") -> Iterator[Row]:
-    yield Row([f"{their}_ln_scale{suffix}"], [f"{our}.weight"])
-    yield Row([f"{their}_ln_bias{suffix}"], [f"{our}.bias"])
+def _norm(their: str, our: str) -> Iterator[Row]:
+    yield Row([f"{their}_ln_scale"], [f"{our}.weight"])
+    yield Row([f"{their}_ln_bias"], [f"{our}.bias"])
 
 
 FORMAT = Format("marian", "a Marian model (.npz or .bin) with its vocabulary (.spm)", recognises, read)

@@ -13,6 +13,8 @@ from transduce.interop.onnx import DECODER, ENCODER, POSITIONS
 from transduce.models.protocol import AttentionWeights
 from transduce.models.transformer import Transformer
 
+_TYPES = {"tensor(float)": torch.float32, "tensor(int64)": torch.int64, "tensor(bool)": torch.bool}
+
 
 @dataclass
 class OnnxState:
@@ -27,10 +29,10 @@ class OnnxState:
         self.inputs = {name: tensor.index_select(0, flat) for name, tensor in self.inputs.items()}
 
 
-class OnnxModel:
-    """Encoder and decoder of a folder, for a model whose sizes and vocabulary are known."""
+class Network:
+    """An ONNX file, loaded by onnxruntime: tensors in, tensors out, both by their names."""
 
-    def __init__(self, folder: Path, model: Transformer) -> None:
+    def __init__(self, path: Path) -> None:
         try:
             import onnxruntime
         except ImportError:
@@ -38,39 +40,55 @@ class OnnxModel:
                 "the comparison needs onnxruntime, which is not installed",
                 "run: pip install onnxruntime, or add --no-check",
             ) from None
-        self.vocabulary, self.max_length = model.vocabulary, model.max_length or POSITIONS
-        self.device = torch.device("cpu")
         self.description = f"onnxruntime {onnxruntime.__version__}"
-        attention = model.decoder.layers[0].memory_attention
-        self._widths = [attention.d_k, attention.d_v] * model.config.decoder_layers
-        self._heads = attention.heads
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3
         try:
-            self._encoder, self._decoder = (
-                onnxruntime.InferenceSession(str(folder / name), options, ["CPUExecutionProvider"])
-                for name in (ENCODER, DECODER)
-            )
+            self._session: Any = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
         except Exception as error:  # a class of its own for every reason
             raise ArtifactError(
                 f"onnxruntime cannot load the model: {error}", "use another format"
             ) from error
-        self._past = [name.name for name in self._decoder.get_inputs() if name.name.startswith("past_")]
+        self._outputs: Sequence[str] = [output.name for output in self._session.get_outputs()]
+
+    def __call__(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Compute all outputs."""
+        arrays = {name: tensor.contiguous().numpy() for name, tensor in inputs.items()}
+        found = self._session.run(self._outputs, arrays)
+        return {name: torch.from_numpy(array) for name, array in zip(self._outputs, found, strict=True)}
+
+    def empty_past(self, rows: int) -> dict[str, Tensor]:
+        """Return what the network reads of the past before the first token: nothing, or zeros."""
+        past = {}
+        for wanted in self._session.get_inputs():
+            if wanted.name.startswith("past_"):
+                # The number of positions is free, and zero; other sizes are numbers.
+                sizes = [size if isinstance(size, int) else 0 for size in wanted.shape[1:]]
+                past[wanted.name] = torch.zeros(rows, *sizes, dtype=_TYPES[wanted.type])
+        return past
+
+
+class OnnxModel:
+    """Encoder and decoder of a folder, for a model whose sizes and vocabulary are known."""
+
+    def __init__(self, folder: Path, model: Transformer) -> None:
+        self.vocabulary, self.max_length = model.vocabulary, model.max_length or POSITIONS
+        self.device = torch.device("cpu")
+        self._encoder, self._decoder = (Network(folder / name) for name in (ENCODER, DECODER))
+        self.description = self._decoder.description
 
     def encode(self, source: Tensor) -> dict[str, Tensor]:
         """Encode source tokens, (batch, source)."""
-        return self._run(self._encoder, {"source": source})
+        return self._encoder({"source": source})
 
     def start(self, memory: dict[str, Tensor], capacity: int = 0) -> OnnxState:
         """Return the state before the first token."""
-        rows = len(memory["memory_mask"])
-        empty = [torch.zeros(rows, self._heads, 0, width) for width in self._widths]
-        return OnnxState({**memory, **dict(zip(self._past, empty, strict=True))})
+        return OnnxState({**memory, **self._decoder.empty_past(len(memory["memory_mask"]))})
 
     def step(self, tokens: Tensor, state: OnnxState, record: list[Tensor] | None = None) -> Tensor:
         """Read one token per hypothesis, (targets,), and return the logits of the next, (targets, tokens)."""
-        found = self._run(self._decoder, {"tokens": tokens, **state.inputs})
+        found = self._decoder({"tokens": tokens, **state.inputs})
         logits = found.pop("logits")
         state.inputs |= {f"past_{name}": tensor for name, tensor in found.items()}
         state.length += 1
@@ -79,8 +97,3 @@ class OnnxModel:
     def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
         """Refuse: the files do not return attention weights."""
         raise NotImplementedError
-
-    def _run(self, session: Any, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        names: Sequence[str] = [output.name for output in session.get_outputs()]
-        found = session.run(names, {name: tensor.contiguous().numpy() for name, tensor in inputs.items()})
-        return {name: torch.from_numpy(array) for name, array in zip(names, found, strict=True)}

@@ -6,7 +6,6 @@ Looked for beside it: the files of ``src_subword_model`` and ``tgt_subword_model
 
 import re
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +214,7 @@ def _model(options: Options, state: State, share: str, ids: tuple[int, int, int]
         "sine_spacing": spacing,
         "share": share,
         "output_bias": True,
-        **dict(_dropout(options)),
+        **options.dropouts("dropout", "attention_dropout"),
     }
     model = built(fields, ids, state, _ENDS, options.where)
     rows = [*end_rows(share, _ENDS), *stack_rows(model, encoder, decoder)]
@@ -224,15 +223,6 @@ def _model(options: Options, state: State, share: str, ids: tuple[int, int, int]
     add_zero_biases(state, rows, lambda layer: any(pattern.search(layer) for pattern in lacking))
     fill(model, rows, state)
     return model
-
-
-def _dropout(options: Options) -> Iterator[tuple[str, float]]:
-    """Yield the last values of schedules of dropout."""
-    for name in ("dropout", "attention_dropout"):
-        found = options.fields.get(name)
-        last = found[-1] if isinstance(found, list) and found else found
-        if isinstance(last, int | float) and 0 <= last < 1:
-            yield name, float(last)
 
 
 FORMAT = Format("opennmt", "a checkpoint of OpenNMT-py (*.pt)", recognises, read_opennmt)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -38,4 +38,17 @@ class Peer(Protocol):
 
     def search(self, sources: Sequence[list[int]], search: Search) -> list[list[int]]:
         """Return the best target of each source, without ``eos``."""
+        ...
+
+
+@runtime_checkable
+class TextPeer(Protocol):
+    """A `Peer` that was loaded with a tokenizer of its own, which was exported, too."""
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each source, with all that stands around it."""
+        ...
+
+    def decode(self, target: list[int]) -> str:
+        """Return the text of a target."""
         ...

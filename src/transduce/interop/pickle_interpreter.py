@@ -12,7 +12,7 @@ checked, whatever is copied is counted, and the work for one file is limited.
 
 import pickletools
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from math import prod
 from typing import IO, Any, NamedTuple, cast
@@ -93,6 +93,15 @@ class _Program:
         return line
 
 
+def _instructions(program: IO[bytes]) -> Iterator[tuple[pickletools.OpcodeInfo, Any]]:
+    """Yield the instructions of a program and their arguments."""
+    try:
+        for instruction, argument, _ in pickletools.genops(cast("IO[bytes]", _Program(program))):
+            yield instruction, argument
+    except ValueError as error:  # in terms of opcodes and codecs
+        raise ValueError("it is no pickle, or breaks off") from error
+
+
 def storage_key(key: object) -> str:
     """Return the name of a storage, which is a short text or a number."""
     if not isinstance(key, str | int) or len(text := str(key)) > _LONGEST_KEY:
@@ -135,7 +144,7 @@ class Interpreter:
     def run(self, program: IO[bytes]) -> Any:
         """Run a program up to its STOP instruction, and leave the file behind it."""
         self.stack, self.marks, self.memo = [], [], {}
-        for instruction, argument, _ in pickletools.genops(cast("IO[bytes]", _Program(program))):
+        for instruction, argument in _instructions(program):
             name = instruction.name
             self.spend(_WORK.get(name, 1))
             if name == "STOP":

@@ -15,7 +15,7 @@ from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.data.tokenizer_guard import guarded
 from transduce.errors import ArtifactError, ConfigError, DataError
 from transduce.files import user_path
-from transduce.interop.hugging_face import named_token, read_json, read_side
+from transduce.interop.hugging_face import named_token, read_object, read_side
 from transduce.models.protocol import Model
 
 GENERATION, TOKENIZER_CONFIG = "generation_config.json", "tokenizer_config.json"
@@ -28,7 +28,7 @@ def gpt_vocabulary(fields: Mapping[str, Any], folder: str | Path) -> Vocabulary:
     beginning and the end differ, padding needs a third one, which may be any special token that no text has.
     """
     folder, size = user_path(folder), fields["vocab_size"]
-    tables = [fields, read_json(folder / GENERATION)]
+    tables = [fields, read_object(folder / GENERATION)]
     side = read_side(folder)
 
     def candidates(name: str) -> Iterator[int]:
@@ -92,5 +92,5 @@ def prompt_prefix(folder: Path, side: SideTokenizer, bos: str) -> list[str]:
         encoding = side.backend.encode("a", add_special_tokens=True)
     pairs = zip(encoding.tokens, encoding.special_tokens_mask, strict=True)
     prefix = [token for token, _ in takewhile(lambda pair: pair[1] == 1, pairs)]
-    adds_bos = read_json(folder / TOKENIZER_CONFIG).get("add_bos_token") is True
+    adds_bos = read_object(folder / TOKENIZER_CONFIG).get("add_bos_token") is True
     return prefix or ([bos] if adds_bos else [])

@@ -1,15 +1,13 @@
 """Read folders of the library sentence-transformers: a BERT model, and how a text becomes one vector."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from transduce.config import BERTConfig, validate
-from transduce.errors import ArtifactError, reason_of
-from transduce.files import read_small
+from transduce.errors import ArtifactError
+from transduce.files import read_json
 from transduce.interop import folders
-from transduce.interop.hugging_face import read_json
-from transduce.interop.hugging_face_weights import LARGEST
+from transduce.interop.hugging_face import read_object
 from transduce.interop.imported import Format, Imported
 from transduce.models.bert import BERT
 
@@ -51,12 +49,10 @@ def read_sentence_transformer(folder: Path) -> Imported:
 
 def _modules(folder: Path) -> list[str]:
     """Return the subfolders of the modules, which must be those of `CHAIN`; the last one may be missing."""
+    modules = read_json(folder / MODULES, remedy="copy the folder again")
     try:
-        modules = json.loads(read_small(folder / MODULES, LARGEST))
         found = [(str(module["type"]).split(".")[-1], str(module["path"])) for module in modules]
-    except OSError as error:
-        raise ArtifactError(f"cannot read {folder / MODULES}: {reason_of(error)}", "copy it again") from error
-    except (ValueError, RecursionError, TypeError, KeyError) as error:
+    except (TypeError, KeyError) as error:
         raise ArtifactError(f"{folder / MODULES} is damaged: {error!r}", "copy the folder again") from error
     kinds, paths = [kind for kind, _ in found], [path for _, path in found]
     if kinds not in (list(CHAIN), list(CHAIN[:-1])):
@@ -71,19 +67,19 @@ def _modules(folder: Path) -> list[str]:
 
 def _require_plain(folder: Path, transformer: str) -> None:
     """Refuse texts that are changed before they are encoded."""
-    if read_json(folder / transformer / SENTENCES).get("do_lower_case"):
+    if read_object(folder / transformer / SENTENCES).get("do_lower_case"):
         raise ArtifactError(
             f"{SENTENCES} of {folder} has do_lower_case, which is not supported",
             "set it to false if the tokenizer lower-cases, too",
         )
-    if read_json(folder / "config_sentence_transformers.json").get("default_prompt_name"):
+    if read_object(folder / "config_sentence_transformers.json").get("default_prompt_name"):
         raise ArtifactError(
             f"{folder} puts a prompt in front of every text", "write the prompt into your texts and remove it"
         )
 
 
 def _pooling(path: Path) -> str:
-    fields = read_json(path)
+    fields = read_object(path)
     chosen: Any = fields.get("pooling_mode")
     if chosen is None:
         chosen = [
@@ -101,7 +97,7 @@ def _pooling(path: Path) -> str:
 def _longest(folder: Path, limit: int) -> int:
     """Return the length to which their texts are cut, in tokens; at most the model's own limit."""
     for file, name in ((SENTENCES, "max_seq_length"), (TOKENIZER_CONFIG, "model_max_length")):
-        value = read_json(folder / file).get(name)
+        value = read_object(folder / file).get(name)
         if isinstance(value, int | float):
             return int(value) if value < limit else limit
     return limit
@@ -112,4 +108,5 @@ FORMAT = Format(
     "a folder of sentence-transformers",
     recognises,
     read_sentence_transformer,
+    contains="huggingface",
 )

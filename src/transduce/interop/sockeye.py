@@ -4,14 +4,11 @@ Looked for in the folder: ``config``, ``vocab.src.0.json``, ``vocab.trg.0.json``
 newest ``params.N``), and what `segmentation_files` says.
 """
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 from transduce.data.special_tokens import SpecialTokens
-from transduce.errors import ArtifactError, reason_of, remedy_for
-from transduce.files import read_small
+from transduce.errors import ArtifactError
 from transduce.interop.foreign_options import Options
 from transduce.interop.imported import Format, Imported
 from transduce.interop.segmentation_files import SOURCE, TARGET, Side, special_ids, tokenizer_of
@@ -34,11 +31,11 @@ from transduce.interop.transformer_names import (
     stack_rows,
     tensors_of,
 )
+from transduce.interop.vocabulary_file import read_vocabulary
 from transduce.interop.yaml_file import read_yaml
 from transduce.models.transformer import Transformer
 
 CONFIG, WEIGHTS = "config", "params.best"
-_LARGEST_VOCABULARY = 1 << 28  # bytes
 _SPECIAL = SpecialTokens(pad="<pad>", bos="<s>", eos="</s>")
 _ENDS = Ends(
     "embedding_source.embedding.weight",
@@ -119,28 +116,11 @@ def read_sockeye(path: Path) -> Imported:
     folder = weights.parent
     config = Options(read_yaml(folder / CONFIG), folder / CONFIG)
     state = tensors_of(read_checkpoint(weights), weights)
-    source, target = _tokens(folder, "src"), _tokens(folder, "trg")
+    source, target = (read_vocabulary(folder / f"vocab.{side}.0.json") for side in ("src", "trg"))
     model, notes = _model(config, state, special_ids(target, _SPECIAL, folder))
     sides = (Side(source, SOURCE), Side(target, TARGET))
     tokenizer, more = tokenizer_of(folder, *sides, _SPECIAL, model.vocabulary)
     return Imported(model, tokenizer, (*notes, *more))
-
-
-def _tokens(folder: Path, side: str) -> list[str]:
-    """Read a vocabulary: a JSON object of tokens and their ids."""
-    path = folder / f"vocab.{side}.0.json"
-    try:
-        content: Any = json.loads(read_small(path, _LARGEST_VOCABULARY))
-    except OSError as error:
-        raise ArtifactError(f"cannot read {path}: {reason_of(error)}", remedy_for(error)) from error
-    except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path} is damaged: {error}", "copy it again") from error
-    if not isinstance(content, dict) or not all(isinstance(number, int) for number in content.values()):
-        raise ArtifactError(f"{path} is not a table of tokens and ids", "copy it again")
-    tokens = sorted(content, key=content.__getitem__)
-    if [content[token] for token in tokens] != list(range(len(tokens))):
-        raise ArtifactError(f"{path} has ids that are missing or repeated", "copy it again")
-    return tokens
 
 
 def _check(config: Options, encoder: Options, decoder: Options) -> None:
@@ -198,6 +178,7 @@ def _model(config: Options, state: State, ids: tuple[int, int, int]) -> tuple[Tr
         "max_length": length,
         "share": share,
         "output_bias": True,
+        **encoder.dropouts("dropout_prepost", "dropout_attention", "dropout_act"),
     }
     model = built(fields, ids, state, _ENDS, config.where)
     rows = [*end_rows(share, _ENDS), *stack_rows(model, *stacks)]

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from transduce.errors import ArtifactError, reason_of, remedy_for
 from transduce.files import user_path
+from transduce.interop.binary_file import not_a_model
 from transduce.interop.pickle_interpreter import (
     MAX_PROGRAM,
     Interpreter,
@@ -37,7 +38,6 @@ _ALLOWANCE = 1 << 20  # bytes that a small archive may expand to
 _MAX_RATIO, _MAX_MEMBER_RATIO = 4, 8
 # The sum of all tensors, as a multiple of the file: those of a model may share their numbers.
 _MAX_TENSOR_RATIO, _TENSOR_ALLOWANCE = 64, 1 << 26
-_LONGEST_REASON = 200  # characters
 # What checkpoints of training contain beside tensors: packages, and single names of larger ones.
 _HARMLESS = {
     *("numpy", "collections", "argparse", "enum", "datetime", "pathlib"),
@@ -108,10 +108,7 @@ def _reading(path: Path) -> Iterator[None]:
         zlib.error,
     ) as error:
         # A damaged or forged file can cause any of these.
-        raise ArtifactError(
-            f"{path} is damaged, or not a file of torch: {str(error)[:_LONGEST_REASON]}",
-            "copy the file again",
-        ) from error
+        raise not_a_model(path, "a file of torch.save", error) from error
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -132,7 +129,10 @@ def _tensor_bytes(file_size: int) -> int:
 
 def _read_zip(archive: zipfile.ZipFile, file_size: int, new: Callable[..., Interpreter]) -> Any:
     _check_sizes(archive, file_size)
-    (program,) = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
+    programs = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
+    if len(programs) != 1:
+        raise ValueError("it is another archive (zip)")
+    program = programs[0]
     root = program.removesuffix("data.pkl")
     if f"{root}byteorder" in archive.namelist() and _member(archive, f"{root}byteorder") != b"little":
         raise RefusedError("has big-endian numbers, which are not supported")
@@ -186,7 +186,7 @@ def _read_legacy(file: IO[bytes], new: Callable[..., Interpreter]) -> Any:
     interpreter = new(data_of)
     magic = interpreter.run(file)
     if magic != _MAGIC:
-        raise ValueError("it does not begin with torch's magic number")
+        raise ValueError("it is another pickle")
     _version, system = interpreter.run(file), interpreter.run(file)
     if not system.get("little_endian", True):
         raise RefusedError("has big-endian numbers, which are not supported")

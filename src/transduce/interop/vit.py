@@ -15,7 +15,7 @@ from transduce.errors import ArtifactError, ConfigError
 from transduce.files import user_path
 from transduce.interop.hugging_face import (
     activation,
-    read_json,
+    read_object,
     read_saved,
     require_norm,
     their_activation,
@@ -58,7 +58,7 @@ def load_vit(folder: str | Path) -> ViT:
     fields, state = read_saved(folder, "vit")
     if f"{_HEAD}.weight" not in state:
         raise ArtifactError(f"{folder} holds a model without classes", "give a ViTForImageClassification")
-    pixels = read_json(user_path(folder) / PREPROCESSOR)
+    pixels = read_object(user_path(folder) / PREPROCESSOR)
     model = build(our_config(fields, len(state[f"{_HEAD}.weight"]), pixels))
     import_vit(model, state)
     return model.eval()

@@ -15,6 +15,7 @@ def share_embeddings(
     *,
     scaled: bool = True,
     output_bias: bool = False,
+    fixed_padding: bool = False,
 ) -> tuple[Embedding, Embedding, Embedding]:
     """Return the source embedding, the target embedding and the pre-softmax projection."""
     one_input = share in ("all", "inputs")
@@ -24,7 +25,8 @@ def share_embeddings(
             f"{vocabulary.target:,} target tokens",
             "set share = 'target'",
         )
-    new = partial(Embedding, d_model=d_model, scaled=scaled)
+    fixed = vocabulary.pad if fixed_padding else None
+    new = partial(Embedding, d_model=d_model, scaled=scaled, fixed=fixed)
     source = new(vocabulary.source, bias=output_bias and share == "all")
     target = source if one_input else new(vocabulary.target, bias=output_bias and share == "target")
     output = new(vocabulary.target, bias=output_bias) if share in ("inputs", "none") else target

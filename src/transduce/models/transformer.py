@@ -54,6 +54,7 @@ class Transformer(Model):
             config.share,
             scaled=config.scale_embeddings,
             output_bias=config.output_bias,
+            fixed_padding=config.fixed_padding,
         )
         self.source_positions = _positions(config)
         self.target_positions = _positions(config)

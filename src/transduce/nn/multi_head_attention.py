@@ -237,8 +237,7 @@ class FullSelfAttention(ProjectedSelfAttention):
         query, key, value = self.project(x, 0 if cache is None else cache.next_position)
         if cache is not None:
             key, value = cache.append(KeyValue(key, value))
-        if self.is_grouped:
-            key, value = (self._for_every_head(part) for part in (key, value))
+        key, value = (self.for_every_head(part) for part in (key, value))
         check_key_mask(key_mask, len(x), key.size(2))
         mask = None if key_mask is None else key_mask[:, None, None]  # (batch, heads, query, key)
         if self.causal and (cache is None or x.size(1) > 1):  # a single new position is the last one
@@ -246,8 +245,10 @@ class FullSelfAttention(ProjectedSelfAttention):
             mask = past if mask is None else past & mask
         return self.join_heads(self.attend(query, key, value, mask, record))
 
-    def _for_every_head(self, part: Tensor) -> Tensor:
+    def for_every_head(self, part: Tensor) -> Tensor:
         """Repeat keys or values, (batch, key_value_heads, length, d) → (batch, heads, length, d)."""
+        if not self.is_grouped:
+            return part
         return part.repeat_interleave(self.heads // self.key_value_heads, dim=1)
 
 

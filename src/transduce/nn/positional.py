@@ -190,6 +190,10 @@ class RotaryPositions(nn.Module):
             table = self._rows.at(start, like=x)[:, None, None]  # (batch, heads, length, d_rotated/2, 2)
         else:
             table = self._rows.get(start, start + x.size(2), like=x)
+        return self.rotate(x, table)
+
+    def rotate(self, x: Tensor, table: Tensor) -> Tensor:
+        """Rotate x, (batch, heads, length, d_k), by cosines and sines, (…, length, d_rotated/2, 2)."""
         cosine, sine = table.unbind(-1)
         even, odd = x[..., : self.d_rotated : 2], x[..., 1 : self.d_rotated : 2]
         rotated = torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1).flatten(-2)

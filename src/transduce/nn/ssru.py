@@ -32,9 +32,7 @@ class SSRU(nn.Module):
         The arguments are those of `SelfAttention.forward`: padding needs no mask, because it comes last, and
         ``record`` receives nothing, because there are no weights. The cache holds the states c.
         """
-        forget, candidate = self.forget_candidate(x).chunk(2, dim=-1)
-        gate = torch.sigmoid(forget + self.forget_bias)
-        candidate = (1 - gate) * candidate
+        gate, candidate = self.gates(x)
         state = torch.zeros_like(x[:, 0])
         if cache is not None and cache.length:
             state = cache.filled().key[:, 0, -1]
@@ -47,3 +45,9 @@ class SSRU(nn.Module):
             held = mixed[:, None]  # one head
             cache.append(KeyValue(held, held[..., :0]))
         return torch.relu(mixed)
+
+    def gates(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return f and (1 − f) · x W of every position: (batch, length, d_model) each."""
+        forget, candidate = self.forget_candidate(x).chunk(2, dim=-1)
+        gate = torch.sigmoid(forget + self.forget_bias)
+        return gate, (1 - gate) * candidate

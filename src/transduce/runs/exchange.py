@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transduce import artifact
+from transduce.artifact.staging import require_new
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
-from transduce.errors import DataError
+from transduce.errors import ConfigError, DataError
+from transduce.files import folder_path
 from transduce.interop.formats import read_foreign
 from transduce.interop.imported import Imported
 from transduce.interop.mapped import read_mapped
@@ -48,8 +50,13 @@ def import_model(
 ) -> ImportReport:
     """Read a model in a foreign format, write a model folder, and translate three lines with it.
 
-    ``names`` is a mapping file that says which tensor is what, for models with ``torch.nn.Transformer``.
+    ``out`` is a new or empty folder. ``names`` is a mapping file that says which tensor is what, for models
+    with ``torch.nn.Transformer``.
     """
+    out = folder_path(out)
+    require_new(out)
+    if names is not None and format_name is not None:
+        raise ConfigError("--format has no effect with --map", "leave one of them out")
     imported = read_foreign(path, format_name) if names is None else read_mapped(path, names)
     artifact.save(imported.model, out, imported.tokenizer)
     return ImportReport(imported, _try(imported))

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transduce import artifact
+from transduce.artifact.staging import move, require_new, staging
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation.lines import read_references, read_sources, require_same_length
 from transduce.files import folder_path
 from transduce.interop import argos
+from transduce.interop.sentencepiece_origin import require_read_from
 from transduce.models.protocol import Model
 from transduce.models.transformer import Transformer
 from transduce.runs.export_targets import TARGETS, Target
-from transduce.runs.parity import compare, take_samples
-from transduce.runs.staging import move, require_new, staging
+from transduce.runs.parity import LINES, compare, take_samples
 
 LONGEST = 200  # tokens of a sample line
 
@@ -61,13 +62,12 @@ def export_model(
         reference: References of these lines, for BLEU.
         check: Compare. Without, an export for a library that is not installed is possible.
         package: Write an Argos package of a CTranslate2 model.
-        sentencepiece: The SentencePiece model that the tokenizer was read from, for ``package`` and Marian.
+        sentencepiece: The SentencePiece model that the tokenizer was read from, for ``package`` and Marian;
+            without, a package gets one that is written from the tokenizer, where that is possible.
         languages: The source's and the target's, with which a model with several languages is compared.
 
     """
     target, out = _target(to, quantize, package), folder_path(out)
-    if package is not None and sentencepiece is None:
-        raise ConfigError("an Argos package needs its tokenizer", "add --sentencepiece")
     if reference is not None and source is None:
         raise ConfigError("--reference has no effect without --source", "add --source")
     require_new(out)
@@ -76,27 +76,42 @@ def export_model(
     if tokenizer is not None and languages is not None:
         tokenizer = tokenizer.for_languages(*languages)
         tokenizer.check_languages()
-    if package is not None and sentencepiece is not None and tokenizer is not None:
-        argos.require_packable(out, tokenizer, sentencepiece)
-    lines = None if source is None else read_sources(source)
-    if lines is not None and not lines.lines:
-        raise DataError("--source has no lines to compare with", "give a text with some lines")
-    references = None
-    if reference is not None and lines is not None:
-        both = read_references(reference, alternatives=False)
-        require_same_length(lines, both)
-        references = [each[0] for each in both.lines]
+    if package is not None and tokenizer is not None:
+        argos.require_packable(out, tokenizer)
+        if sentencepiece is not None:
+            require_read_from(sentencepiece, tokenizer, "without one, leave out --sentencepiece")
+    lines, references = _texts(source, reference)
     with staging(out) as new:
+        if package is not None and sentencepiece is None and tokenizer is not None:
+            sentencepiece = new / "sentencepiece.model"
+            argos.write_pieces(tokenizer, sentencepiece)
         notes, findings = target.write(model, tokenizer, new / "model", quantize, sentencepiece), []
         if check:
-            chosen = None if lines is None else lines.lines
-            findings = _compare(target, model, tokenizer, new, quantize, chosen, references)
+            findings = _compare(target, model, tokenizer, new, quantize, lines, references)
         finished = new / "model"
-        if package is not None and sentencepiece is not None:
+        if package is not None and sentencepiece is not None and tokenizer is not None:
+            if check:
+                findings += argos.compare_pieces(tokenizer, sentencepiece, lines or LINES)
             languages = package.source_language, package.target_language
             finished = argos.pack(finished, new / out.name, sentencepiece, languages)
         move(finished, out)
     return Exported(out, findings, [*notes, *target.notes(quantize)])
+
+
+def _texts(
+    source: Path | Sequence[str] | None, reference: Path | Sequence[str] | None
+) -> tuple[list[str] | None, list[str] | None]:
+    """Read the lines to compare with, and their references."""
+    if source is None:
+        return None, None
+    lines = read_sources(source)
+    if not lines.lines:
+        raise DataError("--source has no lines to compare with", "give a text with some lines")
+    if reference is None:
+        return list(lines.lines), None
+    both = read_references(reference, alternatives=False)
+    require_same_length(lines, both)
+    return list(lines.lines), [each[0] for each in both.lines]
 
 
 def _target(name: str, quantize: str | None, package: Package | None) -> Target:
@@ -124,7 +139,14 @@ def _compare(
     """Return what was compared; a difference is an error. Rounded weights are compared after exact ones."""
     if target.peer is None or tokenizer is None or not isinstance(model, Transformer):
         assert target.verify is not None  # noqa: S101 (other models cannot be written)
-        return target.verify(model, new / "model")
+        unrounded = []
+        if quantize is not None:
+            target.write(model, tokenizer, new / "exact", None, None)
+            unrounded = [f"float32: {line}" for line in target.verify(model, new / "exact", None)[1:]]
+            shutil.rmtree(new / "exact")
+        library, *rounded = target.verify(model, new / "model", quantize)
+        prefix = "" if quantize is None else f"{quantize}: "
+        return [library, *unrounded, *(prefix + line for line in rounded)]
     samples = take_samples(model, tokenizer, lines, references, longest=LONGEST)
     findings = []
     if quantize is not None:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, cast
 
+from transduce.data.special_tokens import TARGET_LANGUAGE
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ConfigError
 from transduce.interop.peer import Peer
+from transduce.models.gpt import GPT
 from transduce.models.protocol import Model
 from transduce.models.transformer import Transformer
 
@@ -15,7 +17,7 @@ Tokenizer: TypeAlias = TokenizerPair | None
 # model, tokenizer, new folder, quantization, SentencePiece model of the tokenizer → notes
 Write = Callable[[Model, Tokenizer, Path, str | None, Path | None], list[str]]
 OpenPeer = Callable[[Transformer, TokenizerPair, Path, str | None], Peer]
-Verify = Callable[[Model, Path], list[str]]
+Verify = Callable[[Model, Path, str | None], list[str]]  # model, folder, quantization → what was compared
 
 _AMD = (
     "on AMD processors ctranslate2 computes int8 and int16 wrongly unless the environment has CT2_USE_MKL=1"
@@ -45,7 +47,7 @@ def _transformer(model: Model, format_name: str) -> Transformer:
     if not isinstance(model, Transformer):
         raise ConfigError(
             f"a model of family {model.config.family!r} cannot be exported to {format_name}",
-            "give the folder of a transformer model",
+            "give the folder of a transformer model, or use --to huggingface",
         )
     return model
 
@@ -89,7 +91,8 @@ def _write_onnx(
 ) -> list[str]:
     from transduce.interop.onnx import export_onnx
 
-    export_onnx(_transformer(model, "onnx"), folder, tokenizer, quantization=quantize)
+    given = model if isinstance(model, GPT) else _transformer(model, "onnx")
+    export_onnx(given, folder, tokenizer, quantization=quantize)
     return []
 
 
@@ -97,6 +100,13 @@ def _open_onnx(model: Transformer, tokenizer: TokenizerPair, folder: Path, quant
     from transduce.runs.onnx_peer import OnnxPeer
 
     return OnnxPeer(folder, model)
+
+
+def _verify_onnx(model: Model, folder: Path, quantize: str | None) -> list[str]:
+    from transduce.runs.onnx_text_check import verify_text_model
+
+    assert isinstance(model, GPT)  # noqa: S101 (no others are written)
+    return verify_text_model(model, folder, rounded=quantize is not None)
 
 
 def _write_hugging_face(
@@ -117,10 +127,12 @@ def _open_hugging_face(
 ) -> Peer:
     from transduce.interop.hugging_face_peer import HuggingFacePeer
 
-    return HuggingFacePeer(folder)
+    named = tokenizer.special is not None and tokenizer.special.source_prefix == [TARGET_LANGUAGE]
+    language = tokenizer.source.token_at(tokenizer.source_prefix[0]) if named else None
+    return HuggingFacePeer(folder, language or "")
 
 
-def _verify_hugging_face(model: Model, folder: Path) -> list[str]:
+def _verify_hugging_face(model: Model, folder: Path, quantize: str | None) -> list[str]:
     from transduce.runs.hugging_face_check import verify_hugging_face
 
     return verify_hugging_face(model, folder)
@@ -140,7 +152,7 @@ def _write_marian(
     return export_marian_file(transformer, folder, tokenizer, sentencepiece)
 
 
-def _verify_marian(model: Model, folder: Path) -> list[str]:
+def _verify_marian(model: Model, folder: Path, quantize: str | None) -> list[str]:
     from transduce.interop.marian_export import verify_marian_file
 
     return verify_marian_file(_transformer(model, "marian"), folder)
@@ -154,6 +166,6 @@ TARGETS: dict[str, Target] = {
         quantizations=("int8", "int8_float32", "int16", "float16", "bfloat16"),
         warned=("int8", "int8_float32", "int16"),
     ),
-    "onnx": Target(write=_write_onnx, peer=_open_onnx, quantizations=("int8",)),
+    "onnx": Target(write=_write_onnx, peer=_open_onnx, verify=_verify_onnx, quantizations=("int8",)),
     "marian": Target(write=_write_marian, verify=_verify_marian),
 }

@@ -25,8 +25,8 @@ from transduce import artifact
 from transduce.config import ModelConfig, RunConfig, read_toml, write_toml
 from transduce.data.prepared_tokenizer import tokenizer_files
 from transduce.data.tokenizer import TOKENIZER_FILES, TokenizerPair
-from transduce.errors import ConfigError, TrainingError, TransduceError, reason_of
-from transduce.files import MANIFEST, Damage, find_damage, read_small
+from transduce.errors import ConfigError, TrainingError, TransduceError
+from transduce.files import MANIFEST, Damage, find_damage, read_json_object
 from transduce.models.protocol import Model
 from transduce.runs.adapter import START, open_start
 from transduce.runs.lock import LOCK
@@ -231,13 +231,8 @@ class RunFolder:
 
     def require_same_model(self, model: ModelConfig) -> None:
         """Raise a `TrainingError` if the model in run.toml is not the prepared one, apart from dropout."""
-        try:
-            prepared = json.loads(read_small(self.path / MODEL))
-        except (OSError, ValueError, RecursionError) as error:
-            reason = reason_of(error) if isinstance(error, OSError) else str(error)
-            raise TrainingError(
-                f"cannot read {self.path / MODEL}: {reason}", f"restore the file, or {self._start_anew}"
-            ) from error
+        remedy = f"restore the file, or {self._start_anew}"
+        prepared = read_json_object(self.path / MODEL, error=TrainingError, remedy=remedy)
         now = json.loads(model.model_dump_json())
         for key in (now.keys() | prepared.keys()) - artifact.EDITABLE:
             if now.get(key) != prepared.get(key):

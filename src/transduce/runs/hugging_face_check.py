@@ -1,4 +1,4 @@
-"""Compare models that do not translate with what transformers load: their outputs for random inputs."""
+"""Compare models that do not translate with what transformers loads: their outputs for random inputs."""
 
 from pathlib import Path
 

@@ -11,6 +11,7 @@ from transduce.data.corpus import Corpus
 from transduce.data.prepare import clean_lines
 from transduce.data.tokenizer import TokenizerPair
 from transduce.data.vocabulary_extension import SymbolTable, UnknownSymbols, extend_vocabulary
+from transduce.nn.embedding import Embedding
 from transduce.terminal import print_line
 
 # Standard deviation of new embeddings, relative to that of the known ones. Without noise, new tokens hardly
@@ -76,10 +77,11 @@ def copy_weights(
     """Copy all weights of ``known`` whose shapes agree; where the vocabulary has grown, add rows.
 
     A new row is the mean of all known ones, so that the new token is neither likely nor unlikely, with noise,
-    by which new tokens differ from each other.
+    by which new tokens differ from each other. A padding token that was never trained does not count.
     """
     generator = torch.Generator().manual_seed(seed)
     weights = dict(known.named_parameters())
+    fixed = next((module.fixed for module in known.modules() if isinstance(module, Embedding)), None)
     grown = {(old.source, new.source), (old.target, new.target)} if old and new else set()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -89,10 +91,12 @@ def copy_weights(
             if weight.shape == parameter.shape:
                 parameter.copy_(weight)
             elif (len(weight), len(parameter)) in grown:
-                parameter.copy_(_with_new_rows(weight, len(parameter) - len(weight), generator))
+                typical = weight if fixed is None else torch.cat((weight[:fixed], weight[fixed + 1 :]))
+                rows = _new_rows(typical, len(parameter) - len(weight), generator)
+                parameter.copy_(torch.cat((weight, rows)))
 
 
-def _with_new_rows(weight: Tensor, rows: int, generator: torch.Generator) -> Tensor:
-    """Add rows to an embedding matrix (tokens, d_model) or to a bias (tokens,)."""
-    noise = torch.randn(rows, *weight.shape[1:], generator=generator)
-    return torch.cat((weight, weight.mean(0) + NOISE * weight.std(0) * noise))
+def _new_rows(known: Tensor, rows: int, generator: torch.Generator) -> Tensor:
+    """Return rows of an embedding matrix (tokens, d_model) or of a bias (tokens,), similar to known ones."""
+    noise = torch.randn(rows, *known.shape[1:], generator=generator)
+    return known.mean(0) + NOISE * known.std(0) * noise

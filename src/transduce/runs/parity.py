@@ -1,4 +1,18 @@
-"""The gate of an export: another library must compute with the exported files what the model computes."""
+"""The gate of an export: another library must compute with the exported files what the model computes.
+
+With the model itself, in float32, are compared:
+
+1. Log-probabilities at every position of pairs of random tokens, so that rare tokens count, too: those of all
+   tokens where the library returns them, else those of the given tokens. They must be equal to 1e-4.
+2. The best target of each line by greedy decoding, and by a beam search of 4 with a plain length penalty. Its
+   tokens must be equal. A target that our model finds as good as its own, within 1e-3, is a tie, which
+   rounding decides, and counts as equal; 2% of the lines of a beam search may differ otherwise, because of
+   ties on its way.
+3. With references, BLEU of both, which is reported and decides nothing.
+
+Sources and targets of these are ids. Rounded weights are refused only if log-probabilities differ by more
+than 0.5 on average; all else is counted.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,13 +22,14 @@ import torch
 from torch import Tensor
 
 from transduce.data.batching import pad_rows
+from transduce.data.token_map import UNKNOWN
 from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.beam import beam_search
 from transduce.decoding.penalties import plain_penalty
 from transduce.decoding.rules import prefix as begin_with
 from transduce.errors import ArtifactError
 from transduce.evaluation.metrics import measure
-from transduce.interop.peer import Pair, Peer, Search
+from transduce.interop.peer import Pair, Peer, Search, TextPeer
 from transduce.models.protocol import SequenceModel
 from transduce.models.transformer import Transformer
 
@@ -30,11 +45,11 @@ _LONGEST_RANDOM = 24  # tokens
 _EXTRA_LENGTH = 20  # of a target, beyond its source
 _ALPHA = 0.6
 _BATCH = 32  # lines
-_TOLERANCE = 1e-4  # of log-probabilities, and relative to them
-_TIE = 1e-3  # of log-probabilities: such tokens are equally good, and rounding decides
-_ROUNDED = 0.5  # mean difference of log-probabilities from which on rounded weights are called damaged
+TOLERANCE = 1e-4  # of log-probabilities, and relative to them
+TIE = 1e-3  # of log-probabilities: such tokens are equally good, and rounding decides
+ROUNDED = 0.5  # mean difference of log-probabilities from which on rounded weights are called damaged
 _FEW = 0.02  # fraction of lines on which a beam search may take another way because of a tie on the way
-_REMEDY = "nothing was written; please report it, or add --no-check to write it anyway"
+REMEDY = "nothing was written; please report it, or add --no-check to write it anyway"
 
 
 @dataclass(frozen=True)
@@ -49,7 +64,7 @@ class Samples:
 
 @dataclass
 class Parity:
-    """What was compared, one line each, and the peer's answers to the longest search."""
+    """What was compared, one line each."""
 
     findings: list[str] = field(default_factory=list)
 
@@ -100,6 +115,7 @@ def compare(
     With ``rounded`` weights, only damage is an error, and differences are counted.
     """
     gate = _Gate(model, tokenizer, peer, samples, rounded)
+    gate.compare_tokenizers()
     gate.compare_scores()
     gate.compare_searches(1, "greedy decoding")
     gate.compare_searches(4, "beam search of 4")
@@ -114,6 +130,24 @@ class _Gate:
     samples: Samples
     rounded: bool
     parity: Parity = field(default_factory=Parity)
+
+    def compare_tokenizers(self) -> None:
+        """Compare the ids of all lines with those of the exported tokenizer, if the peer has loaded it."""
+        if not isinstance(self.peer, TextPeer):
+            return
+        lines = self.samples.lines
+        pairs = zip(self.tokenizer.encode_source(lines), self.peer.encode(lines), strict=True)
+        for row, (ours, theirs) in enumerate(pairs):
+            if ours != theirs:
+                at = first_difference(ours, theirs)
+                names = [self._token(ids[at]) if at < len(ids) else "nothing" for ids in (ours, theirs)]
+                raise self._mismatch(
+                    f"the tokenizer, line {row + 1}, token {at + 1}: ours is {names[0]}, theirs {names[1]}"
+                )
+        self.parity.findings.append(f"tokenizer: {len(lines)} of {len(lines)} lines have the same tokens")
+
+    def _token(self, token: int) -> str:
+        return f"{token} ({self.tokenizer.source.token_at(token)!r})"
 
     def compare_scores(self) -> None:
         """Compare log-probabilities of random targets."""
@@ -133,7 +167,7 @@ class _Gate:
             difference = (our - their).abs()
             differences.append(difference.flatten())
             largest = max(largest, float(difference.max()))
-            wrong = ~torch.isclose(their, our, rtol=_TOLERANCE, atol=_TOLERANCE)
+            wrong = ~torch.isclose(their, our, rtol=TOLERANCE, atol=TOLERANCE)
             if not self.rounded and wrong.any():
                 place = wrong.nonzero()[0].tolist()
                 raise self._mismatch(
@@ -141,7 +175,7 @@ class _Gate:
                     f"{float(our[tuple(place)]):.5f}, theirs {float(their[tuple(place)]):.5f}"
                 )
         mean = float(torch.cat(differences).mean())
-        if self.rounded and not mean <= _ROUNDED:
+        if self.rounded and not mean <= ROUNDED:
             raise self._mismatch(f"log-probabilities of random pairs differ by {mean:.2f} on average")
         tokens = sum(len(pair.target) for pair in self.samples.pairs)
         what = "all tokens" if theirs and theirs[0].dim() > 1 else "given tokens"
@@ -158,6 +192,7 @@ class _Gate:
             limit = min(limit, self.model.max_length or limit)
             search = Search(beam, limit, _ALPHA, self.tokenizer.target_prefix)
             ours += search_with(self.model, sources, search)
+            self._compare_texts(ours[-len(sources) :])
             theirs += self.peer.search(sources, search)
         order = _order(self.samples.sources)
         different = [row for row, our, their in sorted(zip(order, ours, theirs, strict=True)) if our != their]
@@ -169,7 +204,7 @@ class _Gate:
             raise self._mismatch(self._difference(others[0], *by_row[others[0]], name))
         text = f"{name}: {len(by_row) - len(different)} of {len(by_row)} lines equal"
         if ties and not self.rounded:
-            text += f", {len(ties)} different by a tie (both within {_TIE:g})"
+            text += f", {len(ties)} different by a tie (both within {TIE:g})"
         if others and not self.rounded:
             text += f", {len(others)} different otherwise (at most {_FEW:.0%} are allowed)"
         self.parity.findings.append(text)
@@ -177,6 +212,16 @@ class _Gate:
             sides = zip(*(by_row[row] for row in range(len(by_row))), strict=True)
             scores = [self._bleu(list(side)) for side in sides]
             self.parity.findings.append(f"BLEU with {name}: ours {scores[0]:.2f}, theirs {scores[1]:.2f}")
+
+    def _compare_texts(self, targets: list[list[int]]) -> None:
+        """Compare the texts of targets; the libraries write unknown tokens differently."""
+        unknown = {self.tokenizer.target.id_of(name) for name in UNKNOWN}
+        if not isinstance(self.peer, TextPeer):
+            return
+        for target in targets:
+            texts = self.tokenizer.decode(target), self.peer.decode(target)
+            if texts[0].strip() != texts[1].strip() and not unknown & set(target):
+                raise self._mismatch(f"the text of equal tokens: ours is {texts[0]!r}, theirs {texts[1]!r}")
 
     def _bleu(self, targets: list[list[int]]) -> float:
         texts = [self.tokenizer.decode(target) for target in targets]
@@ -187,23 +232,24 @@ class _Gate:
         source, eos = self.samples.sources[row], self.model.vocabulary.eos
         if beam > 1:
             scores = [_score(self.model, Pair(source, [*target, eos])) for target in (ours, theirs)]
-            return abs(scores[0] - scores[1]) <= _TIE
-        at = _first_difference(ours, theirs)
+            return abs(scores[0] - scores[1]) <= TIE
+        at = first_difference(ours, theirs)
         (log_probabilities,) = our_scores(self.model, [Pair(source, [*ours[:at], eos])])
         choices = [target[at] if at < len(target) else eos for target in (ours, theirs)]
         first, second = log_probabilities[at, choices].tolist()
-        return bool(abs(first - second) <= _TIE)
+        return bool(abs(first - second) <= TIE)
 
     def _difference(self, row: int, ours: list[int], theirs: list[int], name: str) -> str:
-        at = _first_difference(ours, theirs)
+        at = first_difference(ours, theirs)
         texts = [self.tokenizer.decode(target) for target in (ours, theirs)]
         return f"{name}, line {row + 1}, token {at + 1}: ours is {texts[0]!r}, theirs {texts[1]!r}"
 
     def _mismatch(self, problem: str) -> ArtifactError:
-        return ArtifactError(f"{self.peer.description} does not compute the same: {problem}", _REMEDY)
+        return ArtifactError(f"{self.peer.description} does not compute the same: {problem}", REMEDY)
 
 
-def _first_difference(ours: list[int], theirs: list[int]) -> int:
+def first_difference(ours: list[int], theirs: list[int]) -> int:
+    """Return the first place where two targets differ; the end of the shorter one, if it is the beginning."""
     pairs = zip(ours, theirs, strict=False)
     return next((at for at, (our, their) in enumerate(pairs) if our != their), min(len(ours), len(theirs)))
 

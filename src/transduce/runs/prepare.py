@@ -9,7 +9,7 @@ from rich.console import Console
 from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, write_toml
 from transduce.data.tokenizer import TokenizerPair
-from transduce.errors import DataError, reason_of
+from transduce.errors import DataError, reason_of, remedy_for_writing
 from transduce.files import write_manifest
 from transduce.machine import keep_memory
 from transduce.models.build import build
@@ -97,9 +97,7 @@ def _write(
         if tokenizer is not None:
             tokenizer.save(folder)
     except OSError as error:
-        raise DataError(
-            f"cannot write {folder}: {reason_of(error)}", "free disk space, or make the folder writable"
-        ) from error
+        raise DataError(f"cannot write {folder}: {reason_of(error)}", remedy_for_writing(error)) from error
 
 
 def _new_model(

@@ -4,13 +4,16 @@ import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from transduce import artifact
+from transduce.artifact.staging import require_new
+from transduce.config import ModelConfig, RNNConfig, TransformerConfig
 from transduce.data.tokenizer import TOKENIZER_FILES, TokenizerPair
 from transduce.decoding.translator import Translator
-from transduce.errors import ArtifactError, ConfigError, reason_of
+from transduce.errors import ArtifactError, ConfigError, DataError, reason_of, remedy_for_writing
 from transduce.evaluation.lines import read_references, read_sources, require_same_length
 from transduce.evaluation.metrics import measure
 from transduce.files import folder_path, real_path
@@ -30,6 +33,13 @@ class Quantized:
     findings: list[str] = field(default_factory=list)
 
 
+class _Text(NamedTuple):
+    """Lines to translate, and their references."""
+
+    sources: list[str]
+    references: list[list[str]] | None
+
+
 def quantize_model(
     folder: str | Path, out: str | Path, *, source: Path | None = None, reference: Path | None = None
 ) -> Quantized:
@@ -42,9 +52,11 @@ def quantize_model(
         raise ConfigError("--reference has no effect without --source", "add --source")
     if real_path(folder) == real_path(out):
         raise ConfigError(f"--out is the model itself ({out})", "choose another folder")
+    require_new(out)
     header = artifact.read_header(folder)
     if header.weights == "int8":
         raise ArtifactError(f"the weights in {folder} are rounded to int8 already", "use the folder as it is")
+    text = None if source is None else _read_text(header.model, folder, source, reference)
     begin = time.perf_counter()
     model = artifact.load(folder)
     seconds = time.perf_counter() - begin
@@ -63,9 +75,26 @@ def quantize_model(
     done.findings += _compare_weights(model, rounded)
     if isinstance(model, Transformer) and isinstance(rounded, Transformer) and tokenizer is not None:
         done.findings += _compare_logits(model, rounded, tokenizer)
-    if source is not None:
-        done.findings += _compare_translations(folder, out, source, reference)
+    if text is not None:
+        done.findings += _compare_translations(folder, out, text)
     return done
+
+
+def _read_text(config: ModelConfig, folder: Path, source: Path, reference: Path | None) -> _Text:
+    """Read the lines to compare with, before anything is computed."""
+    if not isinstance(config, TransformerConfig | RNNConfig):
+        raise ConfigError(
+            f"{folder} holds a model of family {config.family!r}, which cannot translate --source",
+            "leave --source out",
+        )
+    lines = read_sources(source)
+    if not lines.lines:
+        raise DataError(f"{source} has no lines to compare with", "give a text with some lines")
+    if reference is None:
+        return _Text(lines.lines, None)
+    references = read_references(reference, alternatives=False)
+    require_same_length(lines, references)
+    return _Text(lines.lines, references.lines)
 
 
 def _copy_card(folder: Path, out: Path) -> None:
@@ -74,7 +103,7 @@ def _copy_card(folder: Path, out: Path) -> None:
             shutil.copyfile(folder / CARD, out / CARD)
     except OSError as error:
         raise ArtifactError(
-            f"cannot copy {folder / CARD}: {reason_of(error)}", "check the permissions"
+            f"cannot copy {folder / CARD}: {reason_of(error)}", remedy_for_writing(error)
         ) from error
 
 
@@ -98,18 +127,14 @@ def _compare_logits(model: Transformer, rounded: Transformer, tokenizer: Tokeniz
     ]
 
 
-def _compare_translations(folder: Path, out: Path, source: Path, reference: Path | None) -> list[str]:
-    lines = read_sources(source)
-    references = None if reference is None else read_references(reference, alternatives=False)
-    if references is not None:
-        require_same_length(lines, references)
+def _compare_translations(folder: Path, out: Path, text: _Text) -> list[str]:
     warnings: dict[str, None] = {}  # without repetitions, in order
     translators = [Translator.load(place, on_warning=warnings.setdefault) for place in (folder, out)]
-    outputs = [[str(line) for line in translator(lines.lines)] for translator in translators]
+    outputs = [[str(line) for line in translator(text.sources)] for translator in translators]
     equal = sum(one == other for one, other in zip(*outputs, strict=True))
     findings = [f"warning: {message}" for message in warnings]
-    findings += [f"translations: {equal:,} of {len(lines.lines):,} lines equal"]
-    if references is not None:
-        scores = [measure("bleu", output, references.lines).score for output in outputs]
+    findings += [f"translations: {equal:,} of {len(text.sources):,} lines equal"]
+    if text.references is not None:
+        scores = [measure("bleu", output, text.references).score for output in outputs]
         findings.append(f"BLEU: {scores[0]:.2f} → {scores[1]:.2f}")
     return findings

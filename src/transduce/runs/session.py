@@ -111,6 +111,12 @@ class TrainingSession:
         if not wanted:
             return False
         if not self.folder.is_prepared:
+            if self.team.is_main:
+                self.folder.check_unused(self.task)
+            if not ignored:  # so there are no data
+                raise TrainingError(
+                    f"{self.folder.path} holds no run to resume", "check --out, or give data for a new run"
+                )
             self.say(f"{self.folder.path} holds no run to resume; a new one is started")
             return False
         self.folder.check_resumable()

@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from transduce import artifact
+from transduce.artifact.staging import move, require_new, staging
 from transduce.config import RNNConfig, TransformerConfig
 from transduce.data.tokenizer import TOKENIZER_FILES
-from transduce.errors import ArtifactError, DependencyError, TransduceError, printable
-from transduce.files import folder_path
-from transduce.runs.staging import move, require_new, staging
+from transduce.errors import ArtifactError, ConfigError, DependencyError, TransduceError, printable
+from transduce.files import folder_path, real_path
 
 CARD, CURVES = "README.md", "curves.png"
 _PARTS = (artifact.CONFIG, artifact.WEIGHTS, *TOKENIZER_FILES, CARD, CURVES)
@@ -51,6 +51,8 @@ def push_model(folder: str | Path, place: str, *, private: bool = False) -> str:
     _require_complete(source)
     if not is_repository(place):
         out = folder_path(place)
+        if real_path(out) == real_path(source):
+            raise ConfigError(f"{place} is the model itself", "choose another place")
         _require_replaceable(out)
         with staging(out) as new:
             _copy(source, new / "model", place)

@@ -113,6 +113,11 @@ class TranslationInputs:
         """Check the options and the text; print a table of the problems in it."""
         train, valid = self.train, self.valid
         self._check_tokenizer_options(choices)
+        if self.extend_vocabulary and choices.training().get("adapter_rank"):
+            raise ConfigError(
+                "--extend-vocabulary cannot be combined with --adapter, which cannot hold new tokens",
+                "leave one of them out",
+            )
         self._length_limit(choices)
         self._check_languages(choices)
         self._check_factors(choices, console)

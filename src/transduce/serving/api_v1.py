@@ -2,24 +2,22 @@
 
 import json
 from collections.abc import AsyncIterator
+from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Form, Header, Request
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-import transduce
 from transduce.decoding.translation import Candidate
 from transduce.serving.directions import Direction
 from transduce.serving.errors import RequestError
 from transduce.serving.glossaries import checked_entries
-from transduce.serving.inspecting import alternatives, attention_page
+from transduce.serving.inspecting import alternatives, attention_page, error_page
 from transduce.serving.languages import Detected, is_right_to_left, language_name
 from transduce.serving.openapi import errors
 from transduce.serving.server import Server, unless_disconnected
 from transduce.serving.service import Options, Sentence, TranslatedText
-
-INSPECT_POLICY_ANCESTORS = "frame-ancestors 'self'"
 
 
 class Body(BaseModel):
@@ -63,7 +61,7 @@ def router(server: Server) -> APIRouter:
     """Return the routes."""
     api = APIRouter(prefix="/v1", tags=["Transduce"], responses=errors("/v1/", 400, 403, 413, 429, 503))
 
-    def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
+    async def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
         server.admit(request, (authorization or "").removeprefix("Bearer ").strip() or None)
 
     admitted = [Depends(admit)]
@@ -71,7 +69,7 @@ def router(server: Server) -> APIRouter:
     lines = {200: {"content": {"application/x-ndjson": {}}}, **errors("/v1/", 404)}
 
     @api.post("/translate", dependencies=admitted, response_model=None, responses=lines)
-    async def translate(request: Request, body: TranslateBody) -> dict[str, Any] | StreamingResponse:
+    async def translate(request: Request, body: TranslateBody) -> JSONResponse | StreamingResponse:
         """Translate one text or several."""
         texts = [body.text] if isinstance(body.text, str) else body.text
         server.check_texts(texts)
@@ -81,12 +79,10 @@ def router(server: Server) -> APIRouter:
             return StreamingResponse(stream, media_type="application/x-ndjson")
         directions = [direction for direction, _ in chosen]
         results = await unless_disconnected(request, server.translate(texts, directions, options))
-        return {
-            "translations": [
-                _answer(result, *pair, options, body.tokens)
-                for result, pair in zip(results, chosen, strict=True)
-            ]
-        }
+        answers = [
+            _answer(result, *pair, options, body.tokens) for result, pair in zip(results, chosen, strict=True)
+        ]
+        return JSONResponse({"translations": answers})  # as it is: FastAPI would look at every number
 
     @api.post("/alternatives", dependencies=admitted)
     async def other_translations(request: Request, body: AlternativesBody) -> dict[str, Any]:
@@ -114,15 +110,18 @@ def router(server: Server) -> APIRouter:
         api_key: Annotated[str | None, Form()] = None,
     ) -> HTMLResponse:
         """Return a page that shows the attention for one sentence."""
-        server.admit(request, api_key or None)
-        server.check_texts([text])
-        ((direction, _),) = await server.directions_of([text], source or None, target or None)
-        if direction.is_identity:
-            raise RequestError(f"the text is in {direction.target} already", "name the source language")
-        page = await attention_page(server.service, direction, text)
-        return HTMLResponse(
-            page.html, headers={"Content-Security-Policy": page.policy, "X-Frame-Options": "SAMEORIGIN"}
-        )
+        status = 200
+        try:
+            server.admit(request, api_key or None)
+            server.check_texts([text])
+            ((direction, _),) = await server.directions_of([text], source or None, target or None)
+            if direction.is_identity:
+                raise RequestError(f"the text is in {direction.target} already", "name the source language")
+            page = await unless_disconnected(request, attention_page(server.service, direction, text))
+        except RequestError as error:
+            page, status = error_page(error), error.status
+        headers = {"Content-Security-Policy": page.policy, "X-Frame-Options": "SAMEORIGIN"}
+        return HTMLResponse(page.html, status, headers)
 
     return api
 
@@ -218,7 +217,7 @@ def _models(server: Server) -> dict[str, Any]:
     settings, directions = server.settings, server.directions
     codes = sorted({*directions.sources, *directions.targets})
     return {
-        "version": transduce.__version__,
+        "version": version("transduce"),
         "directions": [
             {
                 "source": direction.source,

@@ -20,8 +20,8 @@ class GlossaryBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str
-    source: str
-    target: str
+    source: str = ""
+    target: str = ""
     entries: dict[str, str]
 
     @property
@@ -33,7 +33,7 @@ class GlossaryBody(BaseModel):
 def router(server: Server) -> APIRouter:
     """Return the routes."""
 
-    def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
+    async def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
         server.admit(request, (authorization or "").removeprefix("Bearer ").strip() or None)
 
     api = APIRouter(

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from importlib.resources import files
 
 from fastapi import FastAPI, Request
@@ -12,7 +13,6 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
-import transduce
 from transduce.errors import TransduceError
 from transduce.serving import (
     api_deepl,
@@ -57,7 +57,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
 
     app = FastAPI(
         title="Transduce",
-        version=transduce.__version__,
+        version=version("transduce"),
         description="Translation with models of your own.",
         lifespan=lifespan,
         docs_url=None,

@@ -23,12 +23,12 @@ _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 class Dictionary(BaseModel):
-    """Terms of one direction and their translations."""
+    """Terms of one direction and their translations; languages may be left out."""
 
     model_config = ConfigDict(frozen=True)
 
-    source: str
-    target: str
+    source: str = ""
+    target: str = ""
     entries: dict[str, str]
 
     @property
@@ -58,7 +58,9 @@ class StoredGlossary(BaseModel):
         """Return the terms for a direction; a code without a region finds those with one."""
         for dictionary in self.dictionaries:
             wanted = zip((source, target), dictionary.pair, strict=True)
-            if all(code is None or code.lower().split("-")[0] == own.split("-")[0] for code, own in wanted):
+            if all(
+                not (code and own) or code.lower().split("-")[0] == own.split("-")[0] for code, own in wanted
+            ):
                 return tuple(dictionary.entries.items())
         raise RequestError("the glossary has no dictionary for these languages", "choose another glossary")
 
@@ -172,7 +174,7 @@ class GlossaryStore:
 def checked(dictionary: Dictionary) -> Dictionary:
     """Refuse a dictionary that is empty or over a limit; return it with terms stripped."""
     for code in (dictionary.source, dictionary.target):
-        if not _CODE.fullmatch(code):
+        if code and not _CODE.fullmatch(code):
             raise RequestError("a language of the glossary is not a code", "use codes such as de and pt-BR")
     return dictionary.model_copy(update={"entries": checked_entries(dictionary.entries)})
 

@@ -1,6 +1,7 @@
 """Threads that compute running batches, and let waiting sentences join them between two steps."""
 
 import asyncio
+import sys
 import threading
 import time
 from collections import Counter
@@ -28,6 +29,9 @@ STEPS = 2  # of a batch, before waiting sentences may join it
 HYPOTHESES = 256  # of all sentences of a batch: the keys and values of more do not stay in the caches
 BULK_HYPOTHESES = 128  # of a batch that others wait for
 BULK = 16  # sentences; larger requests let smaller ones go first
+SWITCH_SECONDS = (
+    0.0005  # after which a thread that handles requests lets a batch go on; Python's default is 10 times
+)
 IDLE_SECONDS = 30.0  # after which the memory of an unused batch is freed
 
 
@@ -80,6 +84,7 @@ class Scheduler:
             threading.Thread(target=self._work, name=f"batches-{number}", daemon=True)
             for number in range(threads)
         ]
+        sys.setswitchinterval(SWITCH_SECONDS)
         for worker in self._workers:
             worker.start()
 
@@ -222,7 +227,7 @@ class Scheduler:
     def _aligned(self, task: Task, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         if not task.aligned:
             return hypotheses
-        return align_piece(task.group.model, task.piece, hypotheses, task.group.prefix)
+        return align_piece(task.group.model, task.piece, hypotheses, task.group.prefix, task.group.frame)
 
     def _drop_abandoned(self, batch: _Batch) -> None:
         if not self._abandoned:
@@ -274,6 +279,8 @@ def _group_of(translator: Translator, piece: Piece, is_bulk: bool) -> Group:
         tuple(translator.tokenizer.target_prefix),
         can_join(model, piece, settings),
         is_bulk,
+        translator.tokenizer.source_frame,
+        len(piece.phrases),
     )
 
 

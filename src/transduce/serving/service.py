@@ -116,20 +116,21 @@ class Service:
     ) -> AsyncIterator[TranslatedText]:
         """Yield the translation of each layout, in order, as soon as it is there."""
         segments = [segment for layout in layouts for segment in layout.segments]
-        async with self._admitted(len(segments)), self.store.use(direction) as translator:
-            async with aclosing(self._sentences(translator, segments, options)) as sentences:
-                for layout in layouts:
-                    own = [await anext(sentences) for _ in layout.segments]
-                    yield _render(layout, own)
+        async with aclosing(self.sentences(segments, direction, options)) as sentences:
+            for layout in layouts:
+                yield _render(layout, [await anext(sentences) for _ in layout.segments])
 
     async def sentences(
         self, segments: Sequence[Segment], direction: Direction, options: Options
-    ) -> AsyncIterator[Sentence]:
+    ) -> AsyncGenerator[Sentence]:
         """Yield the translation of each segment, in order, as soon as it is there."""
-        async with self._admitted(len(segments)), self.store.use(direction) as translator:
-            async with aclosing(self._sentences(translator, segments, options)) as sentences:
-                async for sentence in sentences:
-                    yield sentence
+        async with (
+            self._admitted(len(segments)),
+            self.store.use(direction) as translator,
+            aclosing(self._sentences(translator, direction, segments, options)) as sentences,
+        ):
+            async for sentence in sentences:
+                yield sentence
 
     @asynccontextmanager
     async def _admitted(self, count: int) -> AsyncIterator[None]:
@@ -147,12 +148,13 @@ class Service:
         return make() if len(text) < 2000 else await asyncio.to_thread(make)
 
     async def _sentences(
-        self, translator: Translator, segments: Sequence[Segment], options: Options
+        self, translator: Translator, direction: Direction, segments: Sequence[Segment], options: Options
     ) -> AsyncGenerator[Sentence]:
         """Yield translated sentences in order; a few chunks are under way at a time."""
         is_bulk = len(segments) > BULK
         settings = replace(translator.settings, nbest=options.candidates)
-        work = SegmentTranslator(self.scheduler, with_settings(translator, settings), options, is_bulk)
+        chosen = with_settings(translator, settings)
+        work = SegmentTranslator(self.scheduler, chosen, direction, options, is_bulk)
         chunks = [segments[begin : begin + _CHUNK] for begin in range(0, len(segments), _CHUNK)]
         tasks: list[asyncio.Task[list[Sentence]]] = []
         try:
@@ -167,9 +169,13 @@ class Service:
 
 
 def layout_of(text: str, language: str | None, options: Options) -> Layout:
-    """Return the sentences of a text, and what stands between them."""
+    """Return the sentences of a text, and what stands between them.
+
+    Where the language is not known, lines are not split: they may be words, numbers or dates.
+    """
+    splitting = "lines" if language is None and options.splitting == "all" else options.splitting
     if options.format == "text":
-        return plain_layout(text, language, options.do_not_translate, options.splitting)
+        return plain_layout(text, language, options.do_not_translate, splitting)
     return html_layout(
         text,
         language,
@@ -179,15 +185,24 @@ def layout_of(text: str, language: str | None, options: Options) -> Layout:
         non_splitting_tags=options.non_splitting_tags,
         outline_detection=options.outline_detection,
         do_not_translate=options.do_not_translate,
-        splitting=options.splitting,
+        splitting=splitting,
     )
 
 
 class SegmentTranslator:
     """Translates the segments of one request."""
 
-    def __init__(self, scheduler: Scheduler, translator: Translator, options: Options, is_bulk: bool) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        translator: Translator,
+        direction: Direction,
+        options: Options,
+        is_bulk: bool,
+    ) -> None:
         self._scheduler, self._options, self._is_bulk = scheduler, options, is_bulk
+        languages = direction.source, direction.target
+        self._copies_are_wrong = None not in languages and copies_are_wrong([], languages)
         glossary = Glossary(options.terms) if options.terms else None
         self._translator = replace(translator, glossary=glossary, on_warning=_ignore)
 
@@ -243,10 +258,7 @@ class SegmentTranslator:
     ) -> tuple[Translation, list[Warning]]:
         if not translation.candidates:
             return translation, []
-        best, tokenizer = translation.candidates[0], self._translator.tokenizer
-        special = tokenizer.special
-        languages = (special.source_language, special.target_language) if special else (None, None)
-        copies = copies_are_wrong([], languages)
+        best, copies = translation.candidates[0], self._copies_are_wrong
         found = findings(segment.text, best, translation.source_tokens, copies=copies)
         if not found:
             return translation, []

@@ -26,6 +26,8 @@ class Group:
     prefix: tuple[int, ...]  # tokens that the decoder reads before every target
     in_engine: bool
     is_bulk: bool  # of large requests, which let small ones go first
+    frame: tuple[int, int] = (0, 1)  # tokens before and after the text of every source
+    phrases: int = 0  # that the targets must contain: each widens the beam by one
 
     @property
     def weight(self) -> int:

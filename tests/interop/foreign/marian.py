@@ -5,6 +5,7 @@ with epsilon 1e-6. The source ends in </s>; the decoder starts from a zero embed
 no padding token.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +26,9 @@ class Shape:
 
     ssru: bool = False
     activation: str = "relu"
-    tied: str = "all"  # all, output, or none
+    tied: str = "all"  # all, inputs, output, or none
     top: bool = False
+    embedding_norm: bool = False
     layers: int = 2
     width: int = 24
     inner: int = 32
@@ -38,6 +40,7 @@ VARIANTS = [
     Shape(ssru=True),
     Shape(top=True, activation="swish", tied="output"),
     Shape(ssru=True, tied="none"),
+    Shape(embedding_norm=True, tied="inputs"),
 ]
 State = dict[str, Tensor]
 
@@ -53,16 +56,18 @@ def parameters(shape: Shape, vocabulary: int, seed: int = 0) -> State:
     def vector(name: str, width: int, mean: float = 0.0) -> None:
         state[name] = mean + 0.3 * torch.randn(1, width, generator=generator)
 
-    def norm(name: str) -> None:
-        vector(f"{name}_ln_scale", shape.width, 1.0)
-        vector(f"{name}_ln_bias", shape.width)
+    def norm(name: str, suffix: str = "") -> None:
+        vector(f"{name}_ln_scale{suffix}", shape.width, 1.0)
+        vector(f"{name}_ln_bias{suffix}", shape.width)
 
-    for name in ["Wemb"] if shape.tied == "all" else ["encoder_Wemb", "decoder_Wemb"]:
+    for name in ["Wemb"] if shape.tied in ("all", "inputs") else ["encoder_Wemb", "decoder_Wemb"]:
         state[name] = torch.randn(vocabulary, shape.width, generator=generator) / math.sqrt(shape.width)
-    if shape.tied == "none":
+    if shape.tied in ("inputs", "none"):
         matrix("decoder_ff_logit_out_W", shape.width, vocabulary)
     vector("decoder_ff_logit_out_b", vocabulary)
     for stack in ("encoder", "decoder"):
+        if shape.embedding_norm:
+            norm(f"{stack}_emb", "_pre")
         if shape.top:
             norm(f"{stack}_top")
         for layer in range(1, shape.layers + 1):
@@ -102,10 +107,11 @@ def write(path: Path, shape: Shape, state: State) -> None:
         "transformer-decoder-autoreg": "rnn" if shape.ssru else "self-attention",
         "transformer-preprocess": '""',
         "transformer-postprocess": "dan",
+        "transformer-postprocess-emb": "nd" if shape.embedding_norm else "d",
         "transformer-postprocess-top": "n" if shape.top else '""',
         "tied-embeddings-all": str(shape.tied == "all").lower(),
         "tied-embeddings": str(shape.tied == "output").lower(),
-        "tied-embeddings-src": "false",
+        "tied-embeddings-src": str(shape.tied == "inputs").lower(),
     }
     text = "".join(f"{name}: {value}\n" for name, value in options.items()).encode() + b"\0"
     arrays = {name: tensor.numpy() for name, tensor in state.items()}
@@ -121,15 +127,15 @@ def logits(shape: Shape, state: State, source: Tensor, target: Tensor) -> Tensor
     start = torch.zeros(1, 1, shape.width)
     y = torch.cat((start, F.embedding(target, target_table) * scale), dim=1)
     y = _stack(shape, state, "decoder", y, x)
-    matrix = state["decoder_ff_logit_out_W"] if shape.tied == "none" else target_table.t()
+    matrix = state.get("decoder_ff_logit_out_W", target_table.t())
     return y @ matrix + state["decoder_ff_logit_out_b"]
 
 
 def _stack(shape: Shape, state: State, stack: str, x: Tensor, memory: Tensor | None) -> Tensor:
     x = x + plain.halved_sinusoids(x.shape[1], shape.width, last=shape.width // 2 - 1)
 
-    def norm(name: str, value: Tensor) -> Tensor:
-        scale, bias = state[f"{name}_ln_scale"][0], state[f"{name}_ln_bias"][0]
+    def norm(name: str, value: Tensor, suffix: str = "") -> Tensor:
+        scale, bias = (state[f"{name}_ln_{kind}{suffix}"][0] for kind in ("scale", "bias"))
         return F.layer_norm(value, value.shape[-1:], scale, bias, EPSILON)
 
     def around(name: str, value: Tensor, function) -> Tensor:
@@ -157,10 +163,14 @@ def _stack(shape: Shape, state: State, stack: str, x: Tensor, memory: Tensor | N
     def attend_memory(name: str, query: Tensor) -> Tensor:
         return attention(name, query, memory, torch.ones(1, 1, memory.shape[1], dtype=torch.bool))
 
+    if shape.embedding_norm:
+        x = norm(f"{stack}_emb", x, "_pre")
     everything = torch.ones(1, 1, x.shape[1], dtype=torch.bool)
     own = everything if memory is None else plain.causal_mask(x[..., 0])
-    for layer in range(1, shape.layers + 1):
+    for layer in itertools.count(1):
         prefix = f"{stack}_l{layer}"
+        if f"{prefix}_ffn_W1" not in state:
+            break
         if memory is not None and shape.ssru:
             x = around(f"{prefix}_rnn_ffn", x, lambda h, p=prefix: recurrent(f"{p}_rnn", h))
         else:

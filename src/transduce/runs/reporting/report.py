@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from transduce import artifact
-from transduce.errors import TrainingError, reason_of
+from transduce.errors import TrainingError, reason_of, remedy_for_writing
 from transduce.files import read_small, write_atomically
 from transduce.runs.reporting.card import MARKER, make_card
 from transduce.runs.reporting.curves import draw_curves
@@ -27,7 +27,7 @@ class Report:
             write_atomically(path, content)
         except OSError as error:
             raise TrainingError(
-                f"cannot write {path}: {reason_of(error)}", "free disk space, or make the folder writable"
+                f"cannot write {path}: {reason_of(error)}", remedy_for_writing(error)
             ) from error
         self.files.append(path)
 

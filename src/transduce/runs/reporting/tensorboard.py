@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from transduce.errors import DependencyError, TrainingError, reason_of
+from transduce.errors import DependencyError, TrainingError, reason_of, remedy_for_writing
 from transduce.runs.reporting.tracker import Tracker
 from transduce.runs.task import Words
 
@@ -28,7 +28,7 @@ class TensorBoard(Tracker):
             self._writer = SummaryWriter(str(folder), purge_step=step + 1)
         except OSError as error:
             raise TrainingError(
-                f"cannot write {folder}: {reason_of(error)}", "free disk space, or make the folder writable"
+                f"cannot write {folder}: {reason_of(error)}", remedy_for_writing(error)
             ) from error
         for logged, values in self.history(run_folder, step):
             missing = {

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from transduce.config import RunConfig
-from transduce.errors import DependencyError, TrainingError, reason_of
+from transduce.errors import DependencyError, TrainingError, reason_of, remedy_for_writing
 from transduce.files import real_path
 from transduce.runs.reporting.tracker import Tracker
 from transduce.runs.task import Words
@@ -39,7 +39,7 @@ class WeightsAndBiases(Tracker):
             id_file.write_text(f"{self._run.id}\n", encoding="utf-8")
         except OSError as error:
             raise TrainingError(
-                f"cannot write {folder}: {reason_of(error)}", "free disk space, or make the folder writable"
+                f"cannot write {folder}: {reason_of(error)}", remedy_for_writing(error)
             ) from error
         except wandb.Error as error:
             raise TrainingError(

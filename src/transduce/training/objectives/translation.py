@@ -110,20 +110,18 @@ class TranslationObjective:
 
 def batch_loss(model: SequenceToSequenceModel, batch: Batch, smoothing: float, r_drop: float = 0.0) -> Loss:
     """Return the summed loss of a padded batch; with ``r_drop``, of two passes over it (`r_drop_loss`)."""
-    pad_id, output = model.vocabulary.pad, model.output
+    pad_id, (weight, bias) = model.vocabulary.pad, model.output.projection()
     if r_drop:
         sources, targets = torch.cat([batch.source] * 2), torch.cat([batch.target] * 2)
         hidden = torch.stack(model.decode(targets, model.encode(sources)).chunk(2))
         return r_drop_loss(
             hidden,
-            output.weight,
+            weight,
             batch.labels,
             pad=pad_id,
             smoothing=smoothing,
             weight=r_drop,
-            bias=output.bias,
+            bias=bias,
         )
     hidden = model.decode(batch.target, model.encode(batch.source))
-    return chunked_loss(
-        hidden, output.weight, batch.labels, pad=pad_id, smoothing=smoothing, bias=output.bias
-    )
+    return chunked_loss(hidden, weight, batch.labels, pad=pad_id, smoothing=smoothing, bias=bias)

@@ -6,18 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from transduce.errors import ArtifactError, reason_of, remedy_for
+from transduce.errors import ArtifactError, reason_of, remedy_for, remedy_for_writing
 from transduce.files import sync
 
 
 def require_new(out: Path) -> None:
     """Refuse a place that is in use; an empty folder is not."""
     try:
-        is_new = not out.exists() or (out.is_dir() and not any(out.iterdir()))
+        is_folder = out.is_dir()
+        is_new = not any(out.iterdir()) if is_folder else not out.exists()
     except OSError as error:
         raise ArtifactError(f"cannot use {out}: {reason_of(error)}", remedy_for(error)) from error
     if not is_new:
-        raise ArtifactError(f"{out} exists and is not an empty folder", "choose another name")
+        what, also = ("is not empty", ", or remove this one first") if is_folder else ("is not a folder", "")
+        raise ArtifactError(f"{out} exists and {what}", f"choose another folder{also}")
 
 
 @contextmanager
@@ -29,9 +31,7 @@ def staging(out: Path) -> Iterator[Path]:
         new.mkdir(parents=True)
         yield new
     except OSError as error:
-        raise ArtifactError(
-            f"cannot write {out}: {reason_of(error)}", "check the free space and permissions"
-        ) from error
+        raise ArtifactError(f"cannot write {out}: {reason_of(error)}", remedy_for_writing(error)) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
