@@ -46,7 +46,9 @@ def running_server(server_settings) -> Iterator[str]:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     server = uvicorn.Server(
-        uvicorn.Config(create_app(server_settings), port=port, log_level="error", access_log=False)
+        uvicorn.Config(
+            create_app(server_settings), port=port, log_level="error", access_log=False, timeout_keep_alive=30
+        )
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

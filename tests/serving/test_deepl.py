@@ -43,8 +43,7 @@ const deepl = require('deepl-node');
   await client.deleteGlossary(old);
   out.rest = await client.listMultilingualGlossaries();
   const handle = await client.uploadDocument(Buffer.from('der hund.\\n'), 'de', 'en-US', {filename: 'a.txt'});
-  const done = await client.isDocumentTranslationComplete(handle);
-  out.document = done.status;
+  out.document = await client.getDocumentStatus(handle);
   try { await client.translateText('x', 'xx', 'de'); } catch (error) { out.error = error.message; }
   const wrong = new deepl.DeepLClient('another-key', {serverUrl: process.env.ADDRESS, maxRetries: 0});
   try { await wrong.getUsage(); } catch (error) { out.refused = error.constructor.name; }
