@@ -219,3 +219,13 @@ def test_all_methods_of_a_path_are_allowed(client):
     answer = client.patch("/v1/glossaries/x", headers=HEADERS)
     assert answer.status_code == 405
     assert answer.headers["allow"] == "DELETE, GET, PUT"
+
+
+def test_a_translation_that_takes_too_long_is_answered_with_503(client, monkeypatch):
+    server = client.app.state.server
+    monkeypatch.setattr(server, "settings", server.settings.model_copy(update={"timeout": 1e-6}))
+    answer = post(client, text=GERMAN, source="de", target="en", status=503)
+    assert "took more than" in answer["error"]["message"]
+    monkeypatch.undo()
+    assert translate(client)["text"] == ENGLISH
+    assert server.service.pending == 0
