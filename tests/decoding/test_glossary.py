@@ -1,6 +1,8 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from transduce.decoding.glossary import Glossary
+from transduce.decoding.glossary import Glossary, is_term_in
 from transduce.errors import ConfigError, DataError
 
 
@@ -36,3 +38,12 @@ def test_constraints_must_have_words():
         Glossary.load(None, ["fox", " "])
     with pytest.raises(DataError, match=r"--constraint.*UTF-8"):
         Glossary.load(None, ["caf\udcff"])
+
+
+LETTERS = st.text("iıİIsſßẞkKKμµΜéÉe\u0301\u0307ﬅﬆσςΣ -", min_size=1, max_size=4)
+
+
+@given(st.lists(LETTERS, max_size=5, unique=True), st.lists(LETTERS, max_size=5).map(" ".join))
+def test_terms_are_found_as_one_pattern_after_another_finds_them(terms, source):
+    glossary = Glossary(tuple((term, "x") for term in terms))
+    assert glossary.terms_in(source) == [(term, "x") for term in terms if is_term_in(term, source)]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from transduce.data.text_files import decode_lines, raw_lines, require_utf8
@@ -34,19 +35,34 @@ class Glossary:
             pairs = tuple((terms or {}).items())
         return cls(pairs, tuple(constraints)) if pairs or constraints else None
 
+    def terms_in(self, source: str) -> list[tuple[str, str]]:
+        """Return the terms that a source contains as whole words, in any case, and their translations."""
+        folded = _folded(source)
+        likely = zip(self.terms, self._folded_terms, strict=True)  # thousands of patterns would take long
+        return [pair for pair, term in likely if term in folded and is_term_in(pair[0], source)]
+
+    @cached_property
+    def _folded_terms(self) -> list[str]:
+        return [_folded(term) for term, _ in self.terms]
+
     def required_words(self, source: str, *, is_first: bool = True) -> list[str]:
         """Return what the translation of a source must contain, without repetitions.
 
         Terms match whole words and ignore case. The words that every translation must contain count for the
         first piece of a line.
         """
-        translations = [target for term, target in self.terms if is_term_in(term, source)]
+        translations = [target for _, target in self.terms_in(source)]
         return list(dict.fromkeys([*(self.always if is_first else ()), *translations]))
 
 
 def is_term_in(term: str, source: str) -> bool:
     """Return whether a source contains a term as whole words, in any case."""
     return re.search(rf"(?<!\w){re.escape(term)}(?!\w)", source, re.IGNORECASE) is not None
+
+
+def _folded(text: str) -> str:
+    """Return a text in which letters are equal if patterns that ignore case take them to be equal."""
+    return text.upper().casefold().replace("\u0307", "")  # of a capital I with a dot
 
 
 def _read_terms(path: Path) -> tuple[tuple[str, str], ...]:

@@ -15,6 +15,7 @@ from transduce.serving.errors import RequestError
 from transduce.serving.glossaries import checked_entries
 from transduce.serving.inspecting import alternatives, attention_page, error_page
 from transduce.serving.languages import Detected, is_right_to_left, language_name
+from transduce.serving.openapi import errors
 from transduce.serving.server import Server, unless_disconnected
 from transduce.serving.service import Options, Sentence, TranslatedText
 
@@ -22,7 +23,7 @@ from transduce.serving.service import Options, Sentence, TranslatedText
 class Body(BaseModel):
     """A body whose fields are all known: a misspelt one is an error."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class TranslateBody(Body):
@@ -58,22 +59,24 @@ class AlternativesBody(Body):
 
 def router(server: Server) -> APIRouter:
     """Return the routes."""
-    api = APIRouter(prefix="/v1", tags=["Transduce"])
+    api = APIRouter(prefix="/v1", tags=["Transduce"], responses=errors("/v1/", 400, 403, 413, 429, 503))
 
     async def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
         server.admit(request, (authorization or "").removeprefix("Bearer ").strip() or None)
 
     admitted = [Depends(admit)]
 
-    @api.post("/translate", dependencies=admitted, response_model=None)
+    lines = {200: {"content": {"application/x-ndjson": {}}}, **errors("/v1/", 404)}
+
+    @api.post("/translate", dependencies=admitted, response_model=None, responses=lines)
     async def translate(request: Request, body: TranslateBody) -> JSONResponse | StreamingResponse:
         """Translate one text or several."""
         texts = [body.text] if isinstance(body.text, str) else body.text
         server.check_texts(texts)
         options, chosen = _options(server, body), await server.directions_of(texts, body.source, body.target)
         if body.stream:
-            lines = _stream(server, texts, chosen, options, body.tokens)
-            return StreamingResponse(lines, media_type="application/x-ndjson")
+            stream = _stream(server, texts, chosen, options, body.tokens)
+            return StreamingResponse(stream, media_type="application/x-ndjson")
         directions = [direction for direction, _ in chosen]
         results = await unless_disconnected(request, server.translate(texts, directions, options))
         answers = [

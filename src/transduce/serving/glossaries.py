@@ -174,7 +174,7 @@ class GlossaryStore:
 def checked(dictionary: Dictionary) -> Dictionary:
     """Refuse a dictionary that is empty or over a limit; return it with terms stripped."""
     for code in (dictionary.source, dictionary.target):
-        if not _CODE.fullmatch(code):
+        if code and not _CODE.fullmatch(code):
             raise RequestError("a language of the glossary is not a code", "use codes such as de and pt-BR")
     return dictionary.model_copy(update={"entries": checked_entries(dictionary.entries)})
 

@@ -5,6 +5,7 @@ import sys
 import time
 from typing import Any, TextIO
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transduce.serving.metrics import Metrics
@@ -22,8 +23,11 @@ _HEADERS = {
 }
 
 
-class BodyTooLarge(Exception):  # noqa: N818 (an answer, not an error of ours)
-    """A body over the limit, noticed while it was read."""
+class BodyTooLarge(HTTPException):
+    """A body over the limit, noticed while it was read; frameworks pass on no other exceptions then."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(413, f"the request has more than {limit:,} bytes", {"Connection": "close"})
 
 
 class Gate:
@@ -59,7 +63,7 @@ class Gate:
             if message["type"] == "http.request":
                 read += len(message.get("body", b""))
                 if read > limit:
-                    raise BodyTooLarge
+                    raise BodyTooLarge(limit)
             return message
 
         async def guarded_send(message: Message) -> None:
@@ -75,10 +79,9 @@ class Gate:
 
         try:
             if _declared_length(scope) > limit:
-                raise BodyTooLarge
-            await self._app(scope, limited_receive, guarded_send)
-        except BodyTooLarge:
-            await _refuse(guarded_send, scope, limit)
+                await _refuse(guarded_send, scope, BodyTooLarge(limit))
+            else:
+                await self._app(scope, limited_receive, guarded_send)
         finally:
             seconds = time.perf_counter() - begin
             path = _route(scope)
@@ -111,12 +114,10 @@ def _declared_length(scope: Scope) -> int:
     return 0
 
 
-async def _refuse(send: Send, scope: Scope, limit: int) -> None:
+async def _refuse(send: Send, scope: Scope, error: BodyTooLarge) -> None:
     from transduce.serving.answers import error_body
 
-    body = json.dumps(
-        error_body(scope["path"], f"the request has more than {limit:,} bytes", "send less at a time")
-    ).encode()
+    body = json.dumps(error_body(scope["path"], error.detail, "send less at a time")).encode()
     headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": 413, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -2,6 +2,7 @@
 
 import os
 
+import python_multipart  # noqa: F401 (FastAPI reads forms with it)
 import uvicorn
 from fastapi import FastAPI
 

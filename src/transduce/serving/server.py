@@ -159,12 +159,15 @@ class Server:
                 results[number] = TranslatedText(texts[number], [], [])
             else:
                 by_direction.setdefault(direction, []).append(number)
+
+        async def work() -> None:
+            for direction, numbers in by_direction.items():
+                found = await self.service.translate([texts[n] for n in numbers], direction, options)
+                results.update(zip(numbers, found, strict=True))
+
         try:
-            async with asyncio.timeout(self.settings.timeout):
-                for direction, numbers in by_direction.items():
-                    found = await self.service.translate([texts[n] for n in numbers], direction, options)
-                    results.update(zip(numbers, found, strict=True))
-        except TimeoutError:
+            await asyncio.wait_for(work(), self.settings.timeout)
+        except asyncio.TimeoutError:  # in Python 3.10, not the built-in one
             raise UnavailableError(
                 f"the translation took more than {self.settings.timeout:g} s",
                 "send less at a time, or send a document",

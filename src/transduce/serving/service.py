@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
-from transduce.decoding.glossary import Glossary, is_term_in
+from transduce.decoding.glossary import Glossary
 from transduce.decoding.guard import choose as choose_better
 from transduce.decoding.guard import copies_are_wrong, findings, remedy_settings
 from transduce.decoding.translation import Candidate, Translation
@@ -298,7 +298,7 @@ class SegmentTranslator:
 
     def _hits(self, segment: Segment) -> list[tuple[str, str]]:
         glossary = self._translator.glossary
-        return [pair for pair in glossary.terms if is_term_in(pair[0], segment.text)] if glossary else []
+        return glossary.terms_in(segment.text) if glossary else []
 
 
 def _render(layout: Layout, sentences: list[Sentence]) -> TranslatedText:
