@@ -85,7 +85,8 @@ def peer_app():
 async def ask(reader, writer, text: str) -> bytes:
     """Send one request on an open connection and return the body of the answer."""
     body = json.dumps({"text": text}).encode()
-    head = f"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = "POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)
     status = await reader.readline()
     length = 0
@@ -173,10 +174,7 @@ class Running:
                     raise SystemExit(Path(self.log.name).read_text()) from None
                 time.sleep(0.1)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def stop(self):
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(60)
 
@@ -238,6 +236,37 @@ def long_document(server: Running, texts: list[str], seconds: float) -> None:
     )
 
 
+def take_turns(servers: dict[str, Running], rounds: int, seconds: float) -> dict[str, list[dict[str, float]]]:
+    """Load one server after the other; those whose turn it is not are stopped."""
+    results: dict[str, list[dict[str, float]]] = {name: [] for name in servers}
+    for server in servers.values():
+        measure(server.port, CLIENTS, 3)  # warm up
+        server.pause()
+    for _ in range(rounds):
+        for name, server in servers.items():
+            server.resume()
+            results[name].append(measure(server.port, CLIENTS, seconds))
+            server.pause()
+    return results
+
+
+def show(results: dict[str, list[dict[str, float]]], speed: float) -> None:
+    median = {
+        name: {key: statistics.median(one[key] for one in several) for key in several[0]}
+        for name, several in results.items()
+    }
+    for name, one in median.items():
+        times = "  ".join(f"{key} {one[key] * 1e3:6.0f} ms" for key in ("p50", "p95", "p99", "first"))
+        errors = sum(each["errors"] for each in results[name])
+        print(f"{name:20} {one['per_second']:7.1f}/s  {times}  errors {errors:.0f}")
+    mine = median.pop("transduce")
+    best = max(median, key=lambda name: median[name]["per_second"])
+    share, faster = mine["per_second"] / speed, mine["per_second"] / median[best]["per_second"]
+    print(f"offline: {speed:.1f} sentences/s; served: {share:.2f} of it (target: 0.8)")
+    print(f"against {best}: {faster:.2f} times the requests per second (target: 2),")
+    print(f"  {mine['p95'] / median[best]['p95']:.2f} of its p95 (target: 0.5)")
+
+
 def report(model: Path, seconds: float, rounds: int) -> None:
     from transduce import artifact
     from transduce.interop.ctranslate2 import export_ctranslate2
@@ -250,48 +279,18 @@ def report(model: Path, seconds: float, rounds: int) -> None:
         export_ctranslate2(artifact.load(model), exported, tokenizer)
         tokenizer.save(exported)
         speeds = [offline(model, texts[12_000:14_000])]
-        servers = {
-            "transduce": ours(model),
-            **{f"ctranslate2, {wait} ms": peer(exported, wait / 1e3) for wait in (2, 10)},
-        }
+        peers = {f"ctranslate2, {wait} ms": peer(exported, wait / 1e3) for wait in (2, 10)}
+        servers = {"transduce": ours(model), **peers}
         try:
-            results: dict[str, list[dict[str, float]]] = {name: [] for name in servers}
-            for server in servers.values():
-                measure(server.port, CLIENTS, 3)  # warm up
-                server.pause()
-            for _ in range(rounds):
-                for name, server in servers.items():
-                    server.resume()
-                    results[name].append(measure(server.port, CLIENTS, seconds))
-                    server.pause()
+            results = take_turns(servers, rounds, seconds)
             speeds.append(offline(model, texts[12_000:14_000]))
-            median = {
-                name: {key: statistics.median(one[key] for one in several) for key in several[0]}
-                for name, several in results.items()
-            }
-            for name, one in median.items():
-                print(
-                    f"{name:20} {one['per_second']:7.1f}/s  p50 {one['p50'] * 1e3:6.0f} ms  p95 "
-                    f"{one['p95'] * 1e3:6.0f} ms  p99 {one['p99'] * 1e3:6.0f} ms  first {one['first'] * 1e3:5.0f} ms  "
-                    f"errors {sum(each['errors'] for each in results[name]):.0f}"
-                )
-            mine = median["transduce"]
-            best = max(
-                (name for name in median if name != "transduce"), key=lambda name: median[name]["per_second"]
-            )
-            print(
-                f"offline: {statistics.median(speeds):.1f} sentences/s; served: {mine['per_second'] / statistics.median(speeds):.2f} of it (target: 0.8)"
-            )
-            print(
-                f"against {best}: {mine['per_second'] / median[best]['per_second']:.2f} times the requests per second "
-                f"(target: 2), {mine['p95'] / median[best]['p95']:.2f} of its p95 (target: 0.5)"
-            )
+            show(results, statistics.median(speeds))
             servers["transduce"].resume()
             long_document(servers["transduce"], texts, min(seconds, 20))
         finally:
             for server in servers.values():
                 server.resume()
-                server.__exit__()
+                server.stop()
 
 
 def main() -> None:

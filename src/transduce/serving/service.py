@@ -26,6 +26,7 @@ from transduce.serving.sentences import Splitting
 
 _CHUNK = 64  # sentences of a large request that are prepared and queued together
 _CHUNKS_AT_A_TIME = 4
+_LEAST_RELATIVE_CONFIDENCE = 0.5  # of a translation that was made to contain something
 _INLINE = 8  # so few sentences are tokenized at once; more would delay other requests
 
 
@@ -237,7 +238,7 @@ class SegmentTranslator:
         if self._options.guard:
             translation, warnings = await self._guarded(segment, translation, number)
         if segment.missing_protected(translation.text):
-            segment, translation = await self._with_protected(segment)
+            segment, translation = await self._with_protected(segment, translation)
         if translation.pieces > 1 and segment.markers:
             warnings.append(
                 Warning("placeholder", "the sentence was split: markup may be out of place", number)
@@ -277,10 +278,11 @@ class SegmentTranslator:
             Warning(finding.kind, f"the translation {finding.message}", number) for finding in better.findings
         ]
 
-    async def _with_protected(self, segment: Segment) -> tuple[Segment, Translation]:
+    async def _with_protected(self, segment: Segment, first: Translation) -> tuple[Segment, Translation]:
         """Find a translation that contains the protected parts: by constraints, else without them.
 
-        Without them, they are placed where the alignment says.
+        Without them, they are placed where the alignment says. A constraint may ruin the sentence of a model
+        that does not know such words: its translation must be about as probable as the ``first`` one.
         """
         target = self._translator.tokenizer.target
         encoded = target.encode(segment.protected)
@@ -288,7 +290,8 @@ class SegmentTranslator:
             glossary = Glossary(self._options.terms, always=tuple(dict.fromkeys(segment.protected)))
             constrained = replace(self._translator, glossary=glossary)
             (translation,) = await self._search(constrained, [segment])
-            if not segment.missing_protected(translation.text):
+            is_probable = _confidence(translation) >= _LEAST_RELATIVE_CONFIDENCE * _confidence(first)
+            if is_probable and not segment.missing_protected(translation.text):
                 return segment, translation
         segment = segment.without_protected()
         if not segment.text.strip():
@@ -315,6 +318,10 @@ def _render(layout: Layout, sentences: list[Sentence]) -> TranslatedText:
         alternatives[layout.render(chosen).text] = None
     alternatives.pop(rendered.text, None)
     return TranslatedText(rendered.text, sentences, rendered.spans, list(alternatives))
+
+
+def _confidence(translation: Translation) -> float:
+    return translation.candidates[0].confidence if translation.candidates else 0.0
 
 
 def _ignore(message: str) -> None:
