@@ -86,6 +86,7 @@ def _settings(tokenizer: TokenizerPair, side: SideTokenizer, fields: Mapping[str
         "eos_token": _name(side, tokenizer.vocabulary.eos),
         **({} if unknown is None else {"unk_token": unknown}),
         "model_max_length": limit,
+        **_direction(tokenizer),
         "clean_up_tokenization_spaces": False,
     }
 
@@ -156,6 +157,15 @@ def _is_framed_as_marian(tokenizer: TokenizerPair) -> bool:
         return True
     ends = special.source_suffix is None or special.source_suffix == [special.eos]
     return ends and special.source_prefix in ([], [TARGET_LANGUAGE]) and not special.target_prefix
+
+
+def _direction(tokenizer: TokenizerPair) -> dict[str, str]:
+    """Return the languages of a model of one direction, as Marian's tokenizers have them."""
+    special = tokenizer.special
+    if special is None or special.languages:
+        return {}
+    found = {"source_lang": special.source_language, "target_lang": special.target_language}
+    return {name: code for name, code in found.items() if code is not None}
 
 
 def _chosen(tokenizer: TokenizerPair) -> dict[str, str]:
