@@ -160,12 +160,13 @@ def _is_framed_as_marian(tokenizer: TokenizerPair) -> bool:
 
 
 def _direction(tokenizer: TokenizerPair) -> dict[str, str]:
-    """Return the languages of a model of one direction, as Marian's tokenizers have them."""
-    special = tokenizer.special
-    if special is None or special.languages:
-        return {}
-    found = {"source_lang": special.source_language, "target_lang": special.target_language}
-    return {name: code for name, code in found.items() if code is not None}
+    """Return the languages that no token tells, as Marian's tokenizers have them."""
+    special, found = tokenizer.special, {}
+    if special is not None and special.source_language and not special.tells(SOURCE_LANGUAGE):
+        found["source_lang"] = special.source_language
+    if special is not None and special.target_language and not special.tells(TARGET_LANGUAGE):
+        found["target_lang"] = special.target_language
+    return found
 
 
 def _chosen(tokenizer: TokenizerPair) -> dict[str, str]:

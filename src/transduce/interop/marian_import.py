@@ -95,14 +95,17 @@ def read(path: Path) -> Imported:
     model = build(config, tokenizer.vocabulary)
     import_rows(model, list(marian_rows(config)), state)
     notes = (_ROUNDED,) if file.activation_multipliers else ()
-    return Imported(model.eval(), tokenizer, notes, _languages(found), library="Marian")
+    return Imported(model.eval(), tokenizer, notes, languages_of_files(found), library="Marian")
 
 
-def _languages(model: Path) -> Languages:
-    """Return the languages in the names of Mozilla's files: ``model.enpt.bin``, ``vocab.enpt.spm``."""
-    names = [model.name, *(path.name for path in model.parent.iterdir() if path.suffix in _VOCABULARIES)]
-    found = {match[1] for name in names if (match := _MOZILLA.fullmatch(name))}
-    pair = found.pop() if len(found) == 1 else ""
+def languages_of_files(model: Path) -> Languages:
+    """Return the languages that Mozilla's files have in their names: ``model.enpt.bin``, ``vocab.enpt.spm``.
+
+    They stand in the names of the model and of its vocabularies.
+    """
+    beside = [path.name for path in model.parent.iterdir() if path.suffix in _VOCABULARIES]
+    found = {match[1] if (match := _MOZILLA.fullmatch(name)) else "" for name in (model.name, *beside)}
+    pair = found.pop() if beside and len(found) == 1 else ""
     return told_languages(pair[:2], pair[2:])
 
 

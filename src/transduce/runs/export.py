@@ -92,8 +92,8 @@ def export_model(
         tokenizer = tokenizer.for_languages(*languages)
         tokenizer.check_languages()
     if package is not None and tokenizer is not None:
-        argos.require_packable(out, tokenizer)
         package.languages(tokenizer)  # before anything is written
+        argos.require_packable(out, tokenizer)
         if sentencepiece is not None:
             require_read_from(sentencepiece, tokenizer, "without one, leave out --sentencepiece")
     lines, references = _texts(source, reference)
