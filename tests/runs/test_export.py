@@ -14,6 +14,7 @@ from transduce.config import Vocabulary
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError
 from transduce.interop import ctranslate2_peer
+from transduce.interop.formats import read_foreign
 from transduce.interop.onnx import export_onnx
 from transduce.runs import export_targets
 from transduce.runs.onnx_text_check import verify_text_model
@@ -224,6 +225,13 @@ def test_an_argos_package_and_back(marian, tmp_path):
     assert done.returncode == 0, done.stderr
     assert run("import", package, "--out", tmp_path / "again").returncode == 0
     assert_equal_to_the_bit(model, tmp_path / "again")
+    assert artifact.load_tokenizer(tmp_path / "again").directions == [(None, None)]  # "a" is no code
+    known = artifact.load_tokenizer(folder).with_direction("zh", "en")
+    artifact.save(model, tmp_path / "known", known)
+    done = export(tmp_path / "known", tmp_path / "known.argosmodel", "ctranslate2", "--argos", "--no-check")
+    assert done.returncode == 0, done.stderr
+    imported = read_foreign(tmp_path / "known.argosmodel")
+    assert imported.tokenizer.directions == [("zh", "en")]
     written = export(folder, tmp_path / "written.argosmodel", "ctranslate2", *options[:-1])
     assert written.returncode == 0, written.stderr
     assert "pieces: 5 of 5 lines equal those of sentencepiece" in written.stderr
@@ -241,7 +249,8 @@ def test_an_argos_package_and_back(marian, tmp_path):
     assert "--sentencepiece" in native.stderr
     misnamed = export(folder, tmp_path / "c.zip", "ctranslate2", *options, sentencepiece)
     assert ".argosmodel" in misnamed.stderr
-    assert names(tmp_path) == ["a-b.argosmodel", "again", "anew", "other", "written.argosmodel"]
+    packages = ["a-b.argosmodel", "known.argosmodel", "written.argosmodel"]
+    assert names(tmp_path) == sorted([*packages, "again", "anew", "known", "other"])
 
 
 def test_the_exported_tokenizer_is_compared(tmp_path, monkeypatch):

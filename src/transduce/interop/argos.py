@@ -11,10 +11,12 @@ from transduce.data.sentencepiece_writer import write_sentencepiece
 from transduce.data.token_map import UNKNOWN
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError, ConfigError, DataError, reason_of
+from transduce.files import read_json_object
+from transduce.interop.foreign_languages import Languages, told_languages
 from transduce.interop.sentencepiece_origin import settled
 
 SUFFIX = ".argosmodel"
-_MODEL = "model.bin"
+_MODEL, _METADATA = "model.bin", "metadata.json"
 _LARGEST = 1 << 33  # bytes, unpacked
 
 
@@ -38,6 +40,15 @@ def unpack(package: Path, folder: Path) -> Path:
     if not found:
         raise ArtifactError(f"{package} has no {_MODEL}", "give a translation package of Argos Translate")
     return found[0].parent if found[0].name == "model" else found[0]
+
+
+def languages_in(folder: Path) -> Languages:
+    """Return the languages that an unpacked package tells; none if it is no package."""
+    path = folder / _METADATA
+    if not path.is_file():
+        return None, None
+    fields = read_json_object(path, remedy="copy the model again")
+    return told_languages(fields.get("from_code"), fields.get("to_code"))
 
 
 def require_packable(package: Path, tokenizer: TokenizerPair) -> None:
@@ -101,7 +112,7 @@ def pack(model: Path, package: Path, sentencepiece: Path, languages: tuple[str, 
     }
     inside = PurePosixPath(f"translate-{languages[0]}_{languages[1]}")
     with zipfile.ZipFile(package, "w") as archive:  # weights cannot be compressed
-        archive.writestr(str(inside / "metadata.json"), json.dumps(metadata, ensure_ascii=False, indent=2))
+        archive.writestr(str(inside / _METADATA), json.dumps(metadata, ensure_ascii=False, indent=2))
         archive.write(sentencepiece, str(inside / "sentencepiece.model"))
         for name in sorted(path.name for path in model.iterdir()):
             if not name.startswith(("tokenizer", "tokens", "special_tokens")):

@@ -90,7 +90,8 @@ def read(path: Path) -> Imported:
     rows = list(ctranslate2_rows(config))
     import_rows(model, rows, with_zero_biases(rows, _without_copies(rows, state), model))
     translate = partial(_translate, folder, tokenizer)
-    return Imported(model.eval(), tokenizer, library="CTranslate2", translate=translate)
+    languages = argos.languages_in(path)
+    return Imported(model.eval(), tokenizer, (), languages, library="CTranslate2", translate=translate)
 
 
 def _translate(folder: Path, tokenizer: TokenizerPair, lines: list[str]) -> list[str] | None:

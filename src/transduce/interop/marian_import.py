@@ -4,6 +4,7 @@ Marian's matrices are (in, out). Its decoders start from a zero embedding, and i
 padding token: one is added, whose embedding is zero and whose logit is far below all others.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from transduce.data.special_tokens import SpecialTokens
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError
 from transduce.interop.appended_padding import PAD, append_logit, append_row
+from transduce.interop.foreign_languages import Languages, told_languages
 from transduce.interop.foreign_options import Options
 from transduce.interop.imported import Format, Imported
 from transduce.interop.marian_file import MarianFile, is_marian, read_marian
@@ -27,6 +29,7 @@ EOS, UNK = "</s>", "<unk>"
 EPSILON = 1e-6
 ACTIVATIONS = ("swish", "relu")
 _VOCABULARIES = (".spm", ".model")
+_MOZILLA = re.compile(r"(?:model|vocab|srcvocab|trgvocab)\.([a-z]{4})\.(?:.+\.)?(?:bin|npz|spm)")
 _REMEDY = "use Marian itself for this model"
 _ROUNDED = (
     "the model was made for an engine that rounds activations to 8 bits with stored scales; here they stay "
@@ -92,7 +95,18 @@ def read(path: Path) -> Imported:
     model = build(config, tokenizer.vocabulary)
     import_rows(model, list(marian_rows(config)), state)
     notes = (_ROUNDED,) if file.activation_multipliers else ()
-    return Imported(model.eval(), tokenizer, notes, library="Marian")
+    return Imported(model.eval(), tokenizer, notes, languages_of_files(found), library="Marian")
+
+
+def languages_of_files(model: Path) -> Languages:
+    """Return the languages that Mozilla's files have in their names: ``model.enpt.bin``, ``vocab.enpt.spm``.
+
+    They stand in the names of the model and of its vocabularies.
+    """
+    beside = [path.name for path in model.parent.iterdir() if path.suffix in _VOCABULARIES]
+    found = {match[1] if (match := _MOZILLA.fullmatch(name)) else "" for name in (model.name, *beside)}
+    pair = found.pop() if beside and len(found) == 1 else ""
+    return told_languages(pair[:2], pair[2:])
 
 
 def marian_settings(file: MarianFile) -> TransformerConfig:

@@ -9,6 +9,7 @@ from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError, DataError
 from transduce.files import folder_path
+from transduce.interop.foreign_languages import with_languages
 from transduce.interop.formats import read_foreign
 from transduce.interop.imported import Imported
 from transduce.interop.mapped import read_mapped
@@ -46,18 +47,29 @@ class ImportReport:
 
 
 def import_model(
-    path: str | Path, out: str | Path, format_name: str | None = None, names: str | Path | None = None
+    path: str | Path,
+    out: str | Path,
+    format_name: str | None = None,
+    names: str | Path | None = None,
+    *,
+    source_language: str | None = None,
+    target_language: str | None = None,
 ) -> ImportReport:
     """Read a model in a foreign format, write a model folder, and translate three lines with it.
 
     ``out`` is a new or empty folder. ``names`` is a mapping file that says which tensor is what, for models
-    with ``torch.nn.Transformer``.
+    with ``torch.nn.Transformer``. ``source_language`` and ``target_language`` override the languages that
+    the files tell; for a model with several, they are the default.
     """
     out = folder_path(out)
     require_new(out)
     if names is not None and format_name is not None:
         raise ConfigError("--format has no effect with --map", "leave one of them out")
-    imported = read_foreign(path, format_name) if names is None else read_mapped(path, names)
+    languages = source_language, target_language
+    if names is None:
+        imported = read_foreign(path, format_name, languages)
+    else:
+        imported = with_languages(read_mapped(path, names), *languages)
     artifact.save(imported.model, out, imported.tokenizer)
     return ImportReport(imported, _try(imported))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from transduce import artifact
 from transduce.artifact.staging import move, require_new, staging
+from transduce.data.language_tags import check_code
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation.lines import read_references, read_sources, require_same_length
@@ -32,10 +33,24 @@ class Exported:
 
 @dataclass(frozen=True)
 class Package:
-    """The languages of an Argos package."""
+    """The languages of an Argos package; ``None`` stands for those of the model."""
 
-    source_language: str
-    target_language: str
+    source_language: str | None = None
+    target_language: str | None = None
+
+    def languages(self, tokenizer: TokenizerPair) -> tuple[str, str]:
+        """Return the codes of source and target."""
+        own = tokenizer.special
+        source = self.source_language or (own and own.source_language)
+        target = self.target_language or (own and own.target_language)
+        if not source or not target:
+            raise ConfigError(
+                "an Argos package needs its languages, which the model does not know",
+                "add --source-lang and --target-lang",
+            )
+        for code in (source, target):
+            check_code(code)
+        return source, target
 
 
 def export_model(
@@ -77,6 +92,7 @@ def export_model(
         tokenizer = tokenizer.for_languages(*languages)
         tokenizer.check_languages()
     if package is not None and tokenizer is not None:
+        package.languages(tokenizer)  # before anything is written
         argos.require_packable(out, tokenizer)
         if sentencepiece is not None:
             require_read_from(sentencepiece, tokenizer, "without one, leave out --sentencepiece")
@@ -92,8 +108,7 @@ def export_model(
         if package is not None and sentencepiece is not None and tokenizer is not None:
             if check:
                 findings += argos.compare_pieces(tokenizer, sentencepiece, lines or LINES)
-            languages = package.source_language, package.target_language
-            finished = argos.pack(finished, new / out.name, sentencepiece, languages)
+            finished = argos.pack(finished, new / out.name, sentencepiece, package.languages(tokenizer))
         move(finished, out)
     return Exported(out, findings, [*notes, *target.notes(quantize)])
 
