@@ -5,10 +5,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from transduce.serving.errors import RequestError
+from transduce.serving.errors import RequestError, TooLargeError
+
+_OTHERS = ("/v1/", "/v2/", "/v3/", "/translator/")
 
 
-def error_body(path: str, status: int, problem: str, remedy: str) -> dict[str, Any]:
+def error_body(path: str, problem: str, remedy: str) -> dict[str, Any]:
     """Return the body of an error, as the API that a path belongs to reports errors."""
     if path.startswith("/v1/"):
         return {"error": {"message": problem, "remedy": remedy}}
@@ -22,5 +24,17 @@ def error_body(path: str, status: int, problem: str, remedy: str) -> dict[str, A
 def error_answer(request: Request, error: RequestError) -> JSONResponse:
     """Return the answer to a request that failed for a reason that its client can correct."""
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    body = error_body(request.url.path, error.status, error.problem, error.remedy)
-    return JSONResponse(body, error.status, headers)
+    path, status = request.url.path, error.status
+    if status == TooLargeError.status and is_libretranslate(path):
+        status = RequestError.status
+    return JSONResponse(error_body(path, _valid(error.problem), _valid(error.remedy)), status, headers)
+
+
+def is_libretranslate(path: str) -> bool:
+    """Return whether a path belongs to LibreTranslate's API, which has no code for texts over a limit."""
+    return not path.startswith(_OTHERS)
+
+
+def _valid(text: str) -> str:
+    """Replace halves of surrogate pairs, which a client may have sent as a part of a code."""
+    return text.encode("utf-8", "replace").decode()

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from transduce.decoding.translation import Candidate
 from transduce.serving.directions import Direction
 from transduce.serving.errors import RequestError
+from transduce.serving.glossaries import checked_entries
 from transduce.serving.inspecting import alternatives, attention_page
 from transduce.serving.languages import Detected, is_right_to_left, language_name
 from transduce.serving.server import Server, unless_disconnected
@@ -69,7 +70,7 @@ def router(server: Server) -> APIRouter:
         """Translate one text or several."""
         texts = [body.text] if isinstance(body.text, str) else body.text
         server.check_texts(texts)
-        options, chosen = _options(server, body), _directions(server, texts, body.source, body.target)
+        options, chosen = _options(server, body), await server.directions_of(texts, body.source, body.target)
         if body.stream:
             lines = _stream(server, texts, chosen, options, body.tokens)
             return StreamingResponse(lines, media_type="application/x-ndjson")
@@ -86,7 +87,9 @@ def router(server: Server) -> APIRouter:
     async def other_translations(request: Request, body: AlternativesBody) -> dict[str, Any]:
         """Return translations of a sentence that begin alike and go on differently."""
         server.check_texts([body.text, body.prefix])
-        ((direction, _),) = _directions(server, [body.text], body.source, body.target)
+        ((direction, _),) = await server.directions_of([body.text], body.source, body.target)
+        if direction.is_identity:
+            return {"alternatives": []}
         found = await unless_disconnected(
             request, alternatives(server.service, direction, body.text, body.prefix)
         )
@@ -108,7 +111,9 @@ def router(server: Server) -> APIRouter:
         """Return a page that shows the attention for one sentence."""
         server.admit(request, api_key or None)
         server.check_texts([text])
-        ((direction, _),) = _directions(server, [text], source or None, target or None)
+        ((direction, _),) = await server.directions_of([text], source or None, target or None)
+        if direction.is_identity:
+            raise RequestError(f"the text is in {direction.target} already", "name the source language")
         page = await attention_page(server.service, direction, text)
         return HTMLResponse(
             page.html, headers={"Content-Security-Policy": page.policy, "X-Frame-Options": "SAMEORIGIN"}
@@ -121,7 +126,10 @@ def _options(server: Server, body: TranslateBody) -> Options:
     limit = server.settings.max_candidates
     if body.candidates > limit:
         raise RequestError(f"candidates is {body.candidates}, but {limit} are allowed", "ask for fewer")
-    terms = tuple(body.terms.items())
+    terms: tuple[tuple[str, str], ...] = ()
+    if body.terms:
+        terms = tuple(checked_entries(body.terms).items())
+    server.check_texts([*body.terms, *body.terms.values(), *body.do_not_translate], are_terms=True)
     if body.glossary is not None:
         terms = (*server.glossaries.get(body.glossary).terms(body.source_or_none, body.target), *terms)
     return Options(
@@ -132,18 +140,6 @@ def _options(server: Server, body: TranslateBody) -> Options:
         do_not_translate=tuple(word for word in body.do_not_translate if word.strip()),
         guard=server.settings.guard if body.guard is None else body.guard,
     )
-
-
-def _directions(
-    server: Server, texts: list[str], source: str | None, target: str | None
-) -> list[tuple[Direction, Detected | None]]:
-    """Return the direction of each text and, if the source language was not given, what was detected."""
-    if source is not None and source.lower() != "auto":
-        return [(server.directions.find(source, target), None)] * len(texts)
-    if not server.directions.sources:
-        return [(server.directions.find(None, target), None)] * len(texts)
-    detected = [server.detect(text) for text in texts]
-    return [(server.directions.find(each.code, target), each) for each in detected]
 
 
 def _answer(

@@ -60,9 +60,7 @@ def _add_glossaries(api: APIRouter, server: Server) -> None:
         """Replace a glossary."""
         server.check_texts([body.name, *body.entries, *body.entries.values()], are_terms=True)
         changes = {"name": body.name, "dictionaries": (checked(body.dictionary),)}
-        glossary = server.glossaries.get(glossary_id).model_copy(update=changes)
-        server.glossaries.save(glossary)
-        return _whole(glossary)
+        return _whole(server.glossaries.change(glossary_id, lambda old: old.model_copy(update=changes)))
 
     @api.delete("/glossaries/{glossary_id}", status_code=204)
     def delete_glossary(glossary_id: str) -> Response:

@@ -14,14 +14,32 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Res
 from starlette.exceptions import HTTPException
 
 from transduce.errors import TransduceError
-from transduce.serving import api_v1, api_v1_stored
+from transduce.serving import (
+    api_deepl,
+    api_deepl_documents,
+    api_deepl_glossaries,
+    api_libretranslate,
+    api_opennmt,
+    api_v1,
+    api_v1_stored,
+)
 from transduce.serving.answers import error_answer, error_body
 from transduce.serving.errors import RequestError
 from transduce.serving.metrics import CONTENT_TYPE, Metrics
 from transduce.serving.middleware import Gate
+from transduce.serving.openapi import describe
 from transduce.serving.server import Server
 from transduce.serving.settings import ServerSettings
 
+_APIS = (
+    api_v1,
+    api_v1_stored,
+    api_libretranslate,
+    api_deepl,
+    api_deepl_glossaries,
+    api_deepl_documents,
+    api_opennmt,
+)
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 
 
@@ -48,8 +66,9 @@ def create_app(settings: ServerSettings) -> FastAPI:
     app.state.server = server
     _add_operations(app, server, metrics)
     _add_page(app)
-    for api in (api_v1, api_v1_stored):
+    for api in _APIS:
         app.include_router(api.router(server))
+    describe(app)
     _add_error_handlers(app)
     app.add_middleware(Gate, metrics=metrics, max_body=settings.max_body, max_document=settings.max_document)
     if settings.origins:
@@ -114,14 +133,14 @@ def _add_error_handlers(app: FastAPI) -> None:
         problem = {404: "there is nothing here", 405: "this method is not possible here"}.get(
             error.status_code, "the request cannot be carried out"
         )
-        body = error_body(request.url.path, error.status_code, problem, "see /openapi.json")
+        body = error_body(request.url.path, problem, "see /openapi.json")
         return JSONResponse(body, error.status_code, error.headers)
 
     async def failed(request: Request, error: Exception) -> Response:
         # What happened may name files, so that it goes to the log and not to the client.
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 (the log)
         body = error_body(
-            request.url.path, 500, "the server failed", "tell its operator, who finds why in its log"
+            request.url.path, "the server failed", "tell its operator, who finds why in its log"
         )
         return JSONResponse(body, 500)
 

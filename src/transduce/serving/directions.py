@@ -21,6 +21,7 @@ class Direction:
     # What the model's own tokenizer is told, which may differ from the codes under which it is served
     model_source: str | None = None
     model_target: str | None = None
+    is_identity: bool = False  # texts that are in the target language already stay as they are
 
     @property
     def name(self) -> str:
@@ -88,6 +89,15 @@ class Directions:
             missing = "source" if source is None else "target"
             raise RequestError(f"the {missing} language is missing", f"choose one of: {self._choices()}")
         raise RequestError(f"{self._unknown(source, target)} is not supported", f"choose: {self._choices()}")
+
+    def find_detected(self, source: str, target: str | None) -> Direction:
+        """Return the direction for a language that was detected, which may be the target language itself."""
+        try:
+            return self.find(source, target)
+        except RequestError:
+            if not _matches(target or "", source):
+                raise
+            return Direction(Path(), source, target, is_identity=True)
 
     def _unknown(self, source: str | None, target: str | None) -> str:
         """Return the code that no model knows, or both if only their combination is missing."""

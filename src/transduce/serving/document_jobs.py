@@ -119,6 +119,12 @@ class DocumentJobs:
             raise RequestError("the document is not translated yet", "ask for its state, and come back")
         return state.name, (self._path(document_id) / "result").read_bytes()
 
+    async def wait(self, document_id: str) -> None:
+        """Wait until a document is translated, or is not going to be."""
+        task = self._tasks.get(document_id)
+        if task is not None:
+            await asyncio.wait({task})
+
     async def finish(self) -> None:
         """Wait for the documents under way."""
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

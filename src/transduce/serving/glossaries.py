@@ -2,8 +2,10 @@
 
 import json
 import re
+import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -12,7 +14,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from transduce.files import write_atomically
 from transduce.serving.errors import NotFoundError, RequestError, TooLargeError
 
-MOST_GLOSSARIES, MOST_ENTRIES, LONGEST_TERM = 1000, 10_000, 1024
+MOST_GLOSSARIES, MOST_DICTIONARIES, MOST_ENTRIES, LONGEST_TERM = 1000, 100, 10_000, 1024
+_CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,34}")
+# Control characters, the line breaks of Unicode among them: clients read entries as lines of TSV.
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_LINE_BREAK = re.compile(r"\r\n|\n|\r")
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -62,22 +68,43 @@ class StoredGlossary(BaseModel):
         for old in self.dictionaries:
             if merge and old.pair == new.pair:
                 new = new.model_copy(update={"entries": {**old.entries, **new.entries}})
+        if len(kept) >= MOST_DICTIONARIES:
+            raise TooLargeError(f"the glossary has {len(kept)} dictionaries already", "delete some of them")
         return self.model_copy(update={"dictionaries": (*kept, checked(new))})
+
+    def without_dictionary(self, source: str, target: str) -> "StoredGlossary":
+        """Return the glossary without the dictionary of a direction, which must not be the only one."""
+        removed = self.dictionary(source, target)
+        kept = tuple(dictionary for dictionary in self.dictionaries if dictionary is not removed)
+        if not kept:
+            raise RequestError("it is the only dictionary of the glossary", "delete the glossary")
+        return self.model_copy(update={"dictionaries": kept})
 
 
 class GlossaryStore:
     """The glossaries of a folder. Nothing is kept in memory, so that all workers see the same."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self._lock = folder, threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
 
     def create(self, name: str, dictionaries: Sequence[Dictionary]) -> StoredGlossary:
         """Store a new glossary."""
+        with self._changing():
+            return self._create(name, dictionaries)
+
+    def change(self, glossary_id: str, make: Callable[[StoredGlossary], StoredGlossary]) -> StoredGlossary:
+        """Replace a glossary by what is made of it."""
+        with self._changing():
+            glossary = make(self.get(glossary_id))
+            self._save(glossary)
+        return glossary
+
+    def _create(self, name: str, dictionaries: Sequence[Dictionary]) -> StoredGlossary:
         if sum(1 for _ in self._folder.glob("*.json")) >= MOST_GLOSSARIES:
             raise TooLargeError(f"there are {MOST_GLOSSARIES:,} glossaries already", "delete some of them")
         pairs = [dictionary.pair for dictionary in dictionaries]
-        if not dictionaries or len(set(pairs)) < len(pairs):
+        if not dictionaries or len(set(pairs)) < len(pairs) or len(pairs) > MOST_DICTIONARIES:
             raise RequestError(
                 "a glossary needs one dictionary per direction", "give each pair of languages once"
             )
@@ -87,10 +114,10 @@ class GlossaryStore:
             created=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             dictionaries=tuple(checked(dictionary) for dictionary in dictionaries),
         )
-        self.save(glossary)
+        self._save(glossary)
         return glossary
 
-    def save(self, glossary: StoredGlossary) -> None:
+    def _save(self, glossary: StoredGlossary) -> None:
         """Write a glossary: all of it, or nothing."""
         _checked_name(glossary.name)
         text = json.dumps(glossary.model_dump(mode="json"), ensure_ascii=False)
@@ -117,10 +144,24 @@ class GlossaryStore:
 
     def delete(self, glossary_id: str) -> None:
         """Delete a glossary."""
-        try:
-            self._path(glossary_id).unlink()
-        except FileNotFoundError:
-            raise _unknown() from None
+        path = self._path(glossary_id)
+        with self._changing():
+            try:
+                path.unlink()
+            except FileNotFoundError:
+                raise _unknown() from None
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Keep other threads and processes from changing glossaries at the same time."""
+        with self._lock, (self._folder / ".lock").open("a") as file:
+            try:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except (ImportError, OSError):  # Windows, and some network file systems, have no such locks
+                pass
+            yield
 
     def _path(self, glossary_id: str) -> Path:
         if not _ID.fullmatch(glossary_id):  # no other text may become part of a path
@@ -130,7 +171,15 @@ class GlossaryStore:
 
 def checked(dictionary: Dictionary) -> Dictionary:
     """Refuse a dictionary that is empty or over a limit; return it with terms stripped."""
-    entries = {source.strip(): target.strip() for source, target in dictionary.entries.items()}
+    for code in (dictionary.source, dictionary.target):
+        if not _CODE.fullmatch(code):
+            raise RequestError("a language of the glossary is not a code", "use codes such as de and pt-BR")
+    return dictionary.model_copy(update={"entries": checked_entries(dictionary.entries)})
+
+
+def checked_entries(terms: Mapping[str, str]) -> dict[str, str]:
+    """Refuse terms that are over a limit or have a blank side; return them stripped."""
+    entries = {source.strip(): target.strip() for source, target in terms.items()}
     if not entries:
         raise RequestError("the glossary has no entries", "give at least one term and its translation")
     if len(entries) > MOST_ENTRIES:
@@ -142,9 +191,12 @@ def checked(dictionary: Dictionary) -> Dictionary:
             raise TooLargeError(
                 f"entry {number} of the glossary has more than {LONGEST_TERM:,} characters", "shorten it"
             )
-        if any(character in source + target for character in "\t\n\r"):
-            raise RequestError(f"entry {number} of the glossary has a tab or a line break", "remove it")
-    return dictionary.model_copy(update={"entries": entries})
+        if _FORBIDDEN.search(source + target):
+            raise RequestError(
+                f"entry {number} of the glossary has a tab, a line break or another control character",
+                "remove it",
+            )
+    return entries
 
 
 def parse_entries(text: str, layout: str) -> dict[str, str]:
@@ -155,7 +207,7 @@ def parse_entries(text: str, layout: str) -> dict[str, str]:
     if layout not in ("tsv", "csv"):
         raise RequestError("entries_format is neither tsv nor csv", "use one of them")
     rows = (
-        (line.split("\t") for line in text.splitlines())
+        (line.split("\t") for line in _LINE_BREAK.split(text))
         if layout == "tsv"
         else csv.reader(io.StringIO(text), strict=False)
     )
@@ -179,8 +231,10 @@ def parse_entries(text: str, layout: str) -> dict[str, str]:
 
 
 def _checked_name(name: str) -> str:
-    if not name.strip() or len(name) > LONGEST_TERM:
-        raise RequestError("the name of the glossary is blank or too long", "choose another name")
+    if not name.strip() or len(name) > LONGEST_TERM or _FORBIDDEN.search(name):
+        raise RequestError(
+            "the name of the glossary is blank, too long or has control characters", "choose another name"
+        )
     return name
 
 

@@ -55,9 +55,12 @@ class Detector:
             self._identifier.set_languages(known)
         self._is_useful = bool(known)
 
-    def detect(self, text: str) -> list[Detected]:
-        """Return the languages that a text may be in, most likely first."""
-        if not self._is_useful:
-            return [Detected(code, 0.0) for code in self._codes.values()]
-        ranked = self._identifier.rank(text[:10_000])
-        return [Detected(self._codes[code], round(float(share), 4)) for code, share in ranked]
+    def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detected]:
+        """Return the languages that a text may be in, most likely first: one of ``among``, or any."""
+        codes = list(self._codes.values()) if among is None else list(among)
+        ranked = self._identifier.rank(text[:10_000]) if self._is_useful else []
+        shares = [(self._codes[code], float(share)) for code, share in ranked if self._codes[code] in codes]
+        total = sum(share for _, share in shares)
+        if not total:  # the library knows none of them
+            return [Detected(code, 0.0) for code in codes]
+        return [Detected(code, round(share / total, 4)) for code, share in shares]

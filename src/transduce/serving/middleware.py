@@ -115,7 +115,7 @@ async def _refuse(send: Send, scope: Scope, limit: int) -> None:
     from transduce.serving.answers import error_body
 
     body = json.dumps(
-        error_body(scope["path"], 413, f"the request has more than {limit:,} bytes", "send less at a time")
+        error_body(scope["path"], f"the request has more than {limit:,} bytes", "send less at a time")
     ).encode()
     headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": 413, "headers": headers})

@@ -4,6 +4,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +27,8 @@ from transduce.serving.service import Options, Service, TranslatedText
 from transduce.serving.settings import ServerSettings
 
 T = TypeVar("T")
+_SURE = 0.9  # confidence that a text is in the target language already
+_QUICK = 2000  # characters whose language is detected at once; more would delay other requests
 
 
 class Server:
@@ -39,6 +42,7 @@ class Server:
         threads = settings.threads or max(1, (os.cpu_count() or 1) // settings.workers)
         self.service = Service(self.store, Scheduler(threads), settings.max_waiting)
         self.is_stopping = False
+        self.characters = 0  # translated since the start
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if not settings.lazy:
             for direction in self.directions.all:
@@ -72,7 +76,7 @@ class Server:
     def detector(self) -> Detector | None:
         """What tells the language of a text; ``None`` if the extra is not installed."""
         try:
-            return Detector(self.directions.sources)
+            return Detector(sorted({*self.directions.sources, *self.directions.targets}))
         except DependencyError:
             return None
 
@@ -106,16 +110,42 @@ class Server:
             except UnicodeEncodeError:
                 raise RequestError("a text contains half of a surrogate pair", "send valid Unicode") from None
 
-    def detect(self, text: str) -> Detected:
-        """Return the most likely language of a text."""
+    def detect(self, text: str) -> list[Detected]:
+        """Return the source languages that a text may be in, most likely first."""
         sources = self.directions.sources
         if len(sources) == 1:
-            return Detected(sources[0], 1.0)
+            return [Detected(sources[0], 1.0)]
         if self.detector is None:
             raise RequestError("this server cannot detect languages", "name the source language")
         if not text.strip():
-            return Detected(sources[0], 0.0)
-        return self.detector.detect(text)[0]
+            return [Detected(code, 0.0) for code in sources]
+        return self.detector.detect(text, sources)
+
+    async def directions_of(
+        self, texts: Sequence[str], source: str | None, target: str | None
+    ) -> list[tuple[Direction, Detected | None]]:
+        """Return the direction of each text and, if the source language was not given, what was detected."""
+        if source is not None and source.lower() != "auto":
+            return [(self.directions.find(source, target), None)] * len(texts)
+        if not self.directions.sources:
+            return [(self.directions.find(None, target), None)] * len(texts)
+        if sum(map(len, texts)) < _QUICK:
+            return [self._detected_direction(text, target) for text in texts]
+        return await asyncio.to_thread(lambda: [self._detected_direction(text, target) for text in texts])
+
+    def _detected_direction(self, text: str, target: str | None) -> tuple[Direction, Detected]:
+        """Detect the language of a text that is to be translated.
+
+        A text stays as it is if it surely is in the target language. A word or two are never sure; who asks
+        for a translation probably needs one.
+        """
+        first, *others = self.detect(text)
+        direction = self.directions.find_detected(first.code, target)
+        if direction.is_identity and first.confidence < _SURE:
+            for other in others:
+                with suppress(RequestError):
+                    return self.directions.find(other.code, target), other
+        return direction, first
 
     async def translate(
         self, texts: Sequence[str], directions: Sequence[Direction], options: Options
@@ -123,9 +153,12 @@ class Server:
         """Translate each text in its own direction, within the limit of time."""
         self.check_texts(texts)
         by_direction: dict[Direction, list[int]] = {}
-        for number, direction in enumerate(directions):
-            by_direction.setdefault(direction, []).append(number)
         results: dict[int, TranslatedText] = {}
+        for number, direction in enumerate(directions):
+            if direction.is_identity:
+                results[number] = TranslatedText(texts[number], [], [])
+            else:
+                by_direction.setdefault(direction, []).append(number)
         try:
             async with asyncio.timeout(self.settings.timeout):
                 for direction, numbers in by_direction.items():
@@ -136,6 +169,7 @@ class Server:
                 f"the translation took more than {self.settings.timeout:g} s",
                 "send less at a time, or send a document",
             ) from None
+        self.characters += sum(map(len, texts))
         return [results[number] for number in range(len(texts))]
 
     async def start_document(
@@ -147,13 +181,15 @@ class Server:
         options: Options | None = None,
     ) -> DocumentState:
         """Accept a document; its language is detected from its beginning if it is not given."""
-        if source is None or source.lower() == "auto":
-            sample = content[:20_000].decode("utf-8", "ignore")
-            source = self.detect(sample).code if self.directions.sources else None
-        direction = self.directions.find(source, target)
-        return await self.documents.start(
+        sample = content[:20_000].decode("utf-8", "ignore")
+        ((direction, _),) = await self.directions_of([sample], source, target)
+        if direction.is_identity:
+            raise RequestError(f"the document is in {target} already", "name its source language")
+        state = await self.documents.start(
             name, content, direction, options or Options(guard=self.settings.guard)
         )
+        self.characters += state.characters
+        return state
 
     def document_answer(self, document_id: str, key: str) -> Response:
         """Return the answer with a translated document."""

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
 from transduce.decoding.glossary import Glossary, is_term_in
 from transduce.decoding.guard import choose as choose_better
 from transduce.decoding.guard import copies_are_wrong, findings, remedy_settings
-from transduce.decoding.translation import Translation
+from transduce.decoding.translation import Candidate, Translation
 from transduce.decoding.translator import Translator
 from transduce.serving.alignment import links_of
 from transduce.serving.directions import Direction
@@ -42,6 +42,7 @@ class Options:
     ignore_tags: tuple[str, ...] = ()
     splitting_tags: tuple[str, ...] = ()
     non_splitting_tags: tuple[str, ...] = ()
+    outline_detection: bool = True  # of XML: whether tags that split sentences are found in the text
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Sentence:
     links: list[Link]
     warnings: list[Warning]
     hits: list[tuple[str, str]]  # terms of the glossary that its source contains
+    others: list[TranslatedSegment]  # its other translations, best first
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class TranslatedText:
     text: str
     sentences: list[Sentence]
     spans: list[tuple[int, int]]  # of each sentence in the translation
+    alternatives: list[str] = field(default_factory=list)  # with the next best translations of all sentences
 
     @property
     def warnings(self) -> list[Warning]:
@@ -180,6 +183,7 @@ def layout_of(text: str, language: str | None, options: Options) -> Layout:
         ignore_tags=options.ignore_tags,
         splitting_tags=options.splitting_tags,
         non_splitting_tags=options.non_splitting_tags,
+        outline_detection=options.outline_detection,
         do_not_translate=options.do_not_translate,
         splitting=splitting,
     )
@@ -238,7 +242,16 @@ class SegmentTranslator:
             for target in lost
         ]
         links = links_of(self._translator, translation, best) if best else []
-        return Sentence(segment, translation.text, translation, links, warnings, hits)
+        others = [
+            self._other(segment, translation, candidate)
+            for candidate in translation.candidates[1:]
+            if not segment.missing_protected(candidate.text)
+        ]
+        return Sentence(segment, translation.text, translation, links, warnings, hits, others)
+
+    def _other(self, segment: Segment, translation: Translation, candidate: Candidate) -> TranslatedSegment:
+        links = links_of(self._translator, translation, candidate) if segment.markers else []
+        return TranslatedSegment(candidate.text, links, segment=segment)
 
     async def _guarded(
         self, segment: Segment, translation: Translation, number: int
@@ -283,10 +296,19 @@ class SegmentTranslator:
 
 
 def _render(layout: Layout, sentences: list[Sentence]) -> TranslatedText:
-    rendered = layout.render(
-        [TranslatedSegment(sentence.text, sentence.links, segment=sentence.segment) for sentence in sentences]
-    )
-    return TranslatedText(rendered.text, sentences, rendered.spans)
+    best = [
+        TranslatedSegment(sentence.text, sentence.links, segment=sentence.segment) for sentence in sentences
+    ]
+    rendered = layout.render(best)
+    alternatives = dict[str, None]()  # without repetitions, in order
+    for rank in range(max((len(sentence.others) for sentence in sentences), default=0)):
+        chosen = [
+            sentence.others[rank] if rank < len(sentence.others) else first
+            for sentence, first in zip(sentences, best, strict=True)
+        ]
+        alternatives[layout.render(chosen).text] = None
+    alternatives.pop(rendered.text, None)
+    return TranslatedText(rendered.text, sentences, rendered.spans, list(alternatives))
 
 
 def _ignore(message: str) -> None:
