@@ -29,7 +29,7 @@ class GlossaryBody(BaseModel):
 def router(server: Server) -> APIRouter:
     """Return the routes."""
 
-    def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
+    async def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
         server.admit(request, (authorization or "").removeprefix("Bearer ").strip() or None)
 
     api = APIRouter(prefix="/v1", tags=["Transduce"], dependencies=[Depends(admit)])

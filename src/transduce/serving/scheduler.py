@@ -29,6 +29,7 @@ STEPS = 2  # of a batch, before waiting sentences may join it
 HYPOTHESES = 256  # of all sentences of a batch: the keys and values of more do not stay in the caches
 BULK_HYPOTHESES = 128  # of a batch that others wait for
 BULK = 16  # sentences; larger requests let smaller ones go first
+_ENOUGH, _GUESS = 50, 50.0  # sentences from which the speed is computed, and a speed until then
 IDLE_SECONDS = 30.0  # after which the memory of an unused batch is freed
 
 
@@ -39,6 +40,7 @@ class Statistics:
     sentences: int = 0
     tokens: int = 0  # of targets
     shared: int = 0  # sentences that were not computed, because the same one was under way
+    seconds: float = 0.0  # of computing, summed over all threads
     steps: int = 0
     places: int = 0  # summed over all steps: sentences that the batch has room for
     occupied: int = 0  # summed over all steps: sentences in the batch
@@ -96,6 +98,14 @@ class Scheduler:
         """The number of sentences in batches."""
         with self._changed:
             return self._running.total()
+
+    @property
+    def sentences_per_second(self) -> float:
+        """How many sentences are translated per second while all threads compute; a guess at first."""
+        counted = self.statistics
+        if counted.sentences < _ENOUGH:
+            return _GUESS
+        return max(0.1, self.threads * counted.sentences / max(counted.seconds, 1e-3))
 
     async def search(
         self, translator: Translator, pieces: Sequence[Piece], *, is_bulk: bool, aligned: bool = False
@@ -241,7 +251,7 @@ class Scheduler:
             del batches[group]
         batch.last_used = time.perf_counter()
         batch.spent += (batch.last_used - begin) / group.weight
-        self._deliver(group, finished)
+        self._deliver(group, finished, batch.last_used - begin)
 
     def _aligned(self, task: Task, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         if not task.aligned:
@@ -260,10 +270,11 @@ class Scheduler:
         for ticket, _ in dropped:
             batch.running.cancel(ticket)
 
-    def _deliver(self, group: Group, finished: dict[Task, Outcome]) -> None:
-        if group.in_engine and not finished:
-            return
+    def _deliver(self, group: Group, finished: dict[Task, Outcome], seconds: float) -> None:
         with self._changed:
+            self.statistics.seconds += seconds
+            if group.in_engine and not finished:
+                return
             if not group.in_engine:
                 self._computes_plain = False
                 self._changed.notify_all()

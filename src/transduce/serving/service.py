@@ -25,6 +25,7 @@ from transduce.serving.sentences import Splitting
 
 _CHUNK = 64  # sentences of a large request that are prepared and queued together
 _CHUNKS_AT_A_TIME = 4
+_LONGEST_WAIT = 3600  # seconds that a client is asked to wait
 _INLINE = 8  # so few sentences are tokenized at once; more would delay other requests
 
 
@@ -100,7 +101,6 @@ class Service:
         self.store, self.scheduler = store, scheduler
         self.pending = 0  # sentences that were accepted and are not translated yet
         self._max_waiting = max_waiting
-        self._rate = 50.0  # sentences per second, as measured lately
         self.inspecting = asyncio.Lock()  # one attention page at a time: they take much memory
 
     async def translate(
@@ -125,23 +125,30 @@ class Service:
     ) -> AsyncGenerator[Sentence]:
         """Yield the translation of each segment, in order, as soon as it is there."""
         async with (
-            self._admitted(len(segments)),
+            self._admitted(len(segments)) as waiting,
             self.store.use(direction) as translator,
             aclosing(self._sentences(translator, direction, segments, options)) as sentences,
         ):
             async for sentence in sentences:
+                waiting.finish_one()
                 yield sentence
 
-    @asynccontextmanager
-    async def _admitted(self, count: int) -> AsyncIterator[None]:
-        """Accept a request of so many sentences, or say when to come back."""
+    def require_room(self, count: int) -> None:
+        """Raise a `BusyError` that says when to come back if so many sentences cannot be accepted now."""
         if self.pending and self.pending + count > self._max_waiting:
-            raise BusyError("too many sentences are waiting", max(1, round(self.pending / self._rate)))
+            seconds = round(self.pending / self.scheduler.sentences_per_second)
+            raise BusyError("too many sentences are waiting", min(max(1, seconds), _LONGEST_WAIT))
+
+    @asynccontextmanager
+    async def _admitted(self, count: int) -> AsyncIterator["_Admission"]:
+        """Count the sentences of a request until they are translated."""
+        self.require_room(count)
         self.pending += count
+        admission = _Admission(self, count)
         try:
-            yield
+            yield admission
         finally:
-            self.pending -= count
+            self.pending -= admission.left
 
     async def _layout(self, text: str, direction: Direction, options: Options) -> Layout:
         make = partial(layout_of, text, direction.source, options)
@@ -166,6 +173,20 @@ class Service:
         finally:
             for task in tasks:
                 task.cancel()
+            # Their errors are those of a request that has failed or gone away.
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@dataclass
+class _Admission:
+    """The sentences of a request that are not translated yet."""
+
+    service: Service
+    left: int
+
+    def finish_one(self) -> None:
+        self.left -= 1
+        self.service.pending -= 1
 
 
 def layout_of(text: str, language: str | None, options: Options) -> Layout:
