@@ -78,7 +78,7 @@ class DocumentJobs:
             characters=sum(len(segment.text) for segment in document.segments),
             began=time.time(),
         )
-        self._service.require_room(state.total)
+        self._service.require_room_in_background(state.total)
         (self._folder / state.id).mkdir()
         self._write(state)
 
@@ -92,7 +92,8 @@ class DocumentJobs:
     ) -> None:
         translated: list[TranslatedSegment] = []
         try:
-            async with aclosing(self._service.sentences(document.segments, direction, options)) as sentences:
+            work = self._service.sentences(document.segments, direction, options, in_background=True)
+            async with aclosing(work) as sentences:
                 async for sentence in sentences:
                     translated.append(
                         TranslatedSegment(sentence.text, sentence.links, segment=sentence.segment)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
 
 from transduce.serving.app import create_app
 from transduce.serving.protocol import TimedProtocol
@@ -49,7 +50,13 @@ def run(settings: ServerSettings, listener: socket.socket, on_started: Callable[
 def serve(settings: ServerSettings, listener: socket.socket, on_started: Callable[[], None]) -> None:
     """Load the models, and serve in this process; ``on_started`` is called in the running event loop."""
     app = create_app(settings)
-    config = uvicorn.Config(
+    server = StoppingServer(server_config(settings, app), on_started, app.state.server.stop)
+    asyncio.run(server.serve(sockets=[listener]))
+
+
+def server_config(settings: ServerSettings, app: FastAPI) -> uvicorn.Config:
+    """Return what uvicorn must know."""
+    return uvicorn.Config(
         app,
         http=TimedProtocol,
         ws="none",
@@ -61,4 +68,3 @@ def serve(settings: ServerSettings, listener: socket.socket, on_started: Callabl
         timeout_keep_alive=30,
         h11_max_incomplete_event_size=64 << 10,
     )
-    asyncio.run(StoppingServer(config, on_started, app.state.server.stop).serve(sockets=[listener]))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
@@ -12,9 +12,9 @@ from transduce.decoding.guard import choose as choose_better
 from transduce.decoding.guard import copies_are_wrong, findings, remedy_settings
 from transduce.decoding.translation import Candidate, Translation
 from transduce.decoding.translator import Translator
+from transduce.serving.admission import Admissions
 from transduce.serving.alignment import links_of
 from transduce.serving.directions import Direction
-from transduce.serving.errors import BusyError
 from transduce.serving.html_layout import html_layout
 from transduce.serving.layout import Layout
 from transduce.serving.model_store import ModelStore, with_settings
@@ -25,7 +25,7 @@ from transduce.serving.sentences import Splitting
 
 _CHUNK = 64  # sentences of a large request that are prepared and queued together
 _CHUNKS_AT_A_TIME = 4
-_LONGEST_WAIT = 3600  # seconds that a client is asked to wait
+_DOCUMENTS = 10  # times as many sentences of documents may wait as of other requests
 _INLINE = 8  # so few sentences are tokenized at once; more would delay other requests
 
 
@@ -99,8 +99,8 @@ class Service:
 
     def __init__(self, store: ModelStore, scheduler: Scheduler, max_waiting: int) -> None:
         self.store, self.scheduler = store, scheduler
-        self.pending = 0  # sentences that were accepted and are not translated yet
-        self._max_waiting = max_waiting
+        self._foreground = Admissions(scheduler, max_waiting)
+        self._background = Admissions(scheduler, _DOCUMENTS * max_waiting)
         self.inspecting = asyncio.Lock()  # one attention page at a time: they take much memory
 
     async def translate(
@@ -121,34 +121,32 @@ class Service:
                 yield _render(layout, [await anext(sentences) for _ in layout.segments])
 
     async def sentences(
-        self, segments: Sequence[Segment], direction: Direction, options: Options
+        self,
+        segments: Sequence[Segment],
+        direction: Direction,
+        options: Options,
+        *,
+        in_background: bool = False,
     ) -> AsyncGenerator[Sentence]:
         """Yield the translation of each segment, in order, as soon as it is there."""
-        async with (
-            self._admitted(len(segments)) as waiting,
-            self.store.use(direction) as translator,
-            aclosing(self._sentences(translator, direction, segments, options)) as sentences,
-        ):
-            async for sentence in sentences:
-                waiting.finish_one()
-                yield sentence
+        counter = self._background if in_background else self._foreground
+        with counter.admitted(len(segments)) as admission:
+            async with (
+                self.store.use(direction) as translator,
+                aclosing(self._sentences(translator, direction, segments, options)) as sentences,
+            ):
+                async for sentence in sentences:
+                    admission.finish_one()
+                    yield sentence
 
-    def require_room(self, count: int) -> None:
-        """Raise a `BusyError` that says when to come back if so many sentences cannot be accepted now."""
-        if self.pending and self.pending + count > self._max_waiting:
-            seconds = round(self.pending / self.scheduler.sentences_per_second)
-            raise BusyError("too many sentences are waiting", min(max(1, seconds), _LONGEST_WAIT))
+    @property
+    def pending(self) -> int:
+        """The number of sentences that were accepted and are not translated yet."""
+        return self._foreground.pending + self._background.pending
 
-    @asynccontextmanager
-    async def _admitted(self, count: int) -> AsyncIterator["_Admission"]:
-        """Count the sentences of a request until they are translated."""
-        self.require_room(count)
-        self.pending += count
-        admission = _Admission(self, count)
-        try:
-            yield admission
-        finally:
-            self.pending -= admission.left
+    def require_room_in_background(self, count: int) -> None:
+        """Raise a `BusyError` if so many sentences of a document cannot be accepted now."""
+        self._background.require_room(count)
 
     async def _layout(self, text: str, direction: Direction, options: Options) -> Layout:
         make = partial(layout_of, text, direction.source, options)
@@ -175,18 +173,6 @@ class Service:
                 task.cancel()
             # Their errors are those of a request that has failed or gone away.
             await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@dataclass
-class _Admission:
-    """The sentences of a request that are not translated yet."""
-
-    service: Service
-    left: int
-
-    def finish_one(self) -> None:
-        self.left -= 1
-        self.service.pending -= 1
 
 
 def layout_of(text: str, language: str | None, options: Options) -> Layout:
