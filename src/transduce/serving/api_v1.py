@@ -1,7 +1,8 @@
 """Our own API, ``/v1``: everything that is known about a translation."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
@@ -10,11 +11,13 @@ from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from transduce.decoding.translation import Candidate
+from transduce.serving.answers import error_body
 from transduce.serving.directions import Direction
 from transduce.serving.errors import RequestError
 from transduce.serving.glossaries import checked_entries
 from transduce.serving.inspecting import alternatives, attention_page, error_page
 from transduce.serving.languages import Detected, is_right_to_left, language_name
+from transduce.serving.log import log_failure
 from transduce.serving.openapi import errors
 from transduce.serving.server import Server, unless_disconnected
 from transduce.serving.service import Options, Sentence, TranslatedText
@@ -75,8 +78,10 @@ def router(server: Server) -> APIRouter:
         server.check_texts(texts)
         options, chosen = _options(server, body), await server.directions_of(texts, body.source, body.target)
         if body.stream:
-            stream = _stream(server, texts, chosen, options, body.tokens)
-            return StreamingResponse(stream, media_type="application/x-ndjson")
+            lines = _stream(server, texts, chosen, options, body.tokens)
+            # The first line decides about the status of the answer.
+            first = await unless_disconnected(request, anext(lines, ""))
+            return StreamingResponse(_after(first, lines), media_type="application/x-ndjson")
         directions = [direction for direction, _ in chosen]
         results = await unless_disconnected(request, server.translate(texts, directions, options))
         answers = [
@@ -206,11 +211,25 @@ async def _stream(
     chosen: list[tuple[Direction, Detected | None]],
     options: Options,
     tokens: bool,
-) -> AsyncIterator[str]:
+) -> AsyncGenerator[str]:
     """Yield a line of JSON for each text, as soon as it is translated."""
     for text, (direction, detected) in zip(texts, chosen, strict=True):
         (result,) = await server.translate([text], [direction], options)
         yield json.dumps(_answer(result, direction, detected, options, tokens), ensure_ascii=False) + "\n"
+
+
+async def _after(first: str, lines: AsyncGenerator[str]) -> AsyncIterator[str]:
+    """Yield lines; an error after the first one becomes a line of its own, which is the last."""
+    async with aclosing(lines):
+        yield first
+        try:
+            async for line in lines:
+                yield line
+        except RequestError as error:
+            yield json.dumps(error_body("/v1/", error.problem, error.remedy)) + "\n"
+        except Exception as error:
+            log_failure("a stream failed", error)
+            yield json.dumps(error_body("/v1/", "the server failed", "tell its operator")) + "\n"
 
 
 def _models(server: Server) -> dict[str, Any]:

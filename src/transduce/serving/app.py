@@ -1,7 +1,6 @@
 """The application: all APIs, the page, and what surrounds them."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -13,7 +12,6 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
-from transduce.errors import TransduceError
 from transduce.serving import (
     api_deepl,
     api_deepl_documents,
@@ -26,7 +24,7 @@ from transduce.serving import (
 from transduce.serving.answers import error_answer, error_body
 from transduce.serving.errors import RequestError
 from transduce.serving.metrics import CONTENT_TYPE, Metrics
-from transduce.serving.middleware import BodyTooLarge, Gate
+from transduce.serving.middleware import Gate
 from transduce.serving.openapi import describe
 from transduce.serving.server import Server
 from transduce.serving.settings import ServerSettings
@@ -40,6 +38,7 @@ _APIS = (
     api_deepl_documents,
     api_opennmt,
 )
+_LONGEST_NAME = 100  # of a field that is named in an error
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 
 
@@ -50,9 +49,10 @@ def create_app(settings: ServerSettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        refreshing = asyncio.create_task(metrics.keep_fresh())
         yield
-        server.is_stopping = True
         await server.finish()
+        refreshing.cancel()
         await asyncio.to_thread(server.close)
 
     app = FastAPI(
@@ -133,25 +133,13 @@ def _add_error_handlers(app: FastAPI) -> None:
         problem = {404: "there is nothing here", 405: "this method is not possible here"}.get(
             error.status_code, "the request cannot be carried out"
         )
-        if isinstance(error, BodyTooLarge):
-            problem = error.detail
         body = error_body(request.url.path, problem, "see /openapi.json")
         headers = {"Allow": _allowed(app, request.url.path)} if error.status_code == 405 else error.headers
         return JSONResponse(body, error.status_code, headers)
 
-    async def failed(request: Request, error: Exception) -> Response:
-        # What happened may name files, so that it goes to the log and not to the client.
-        print(f"error: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 (the log)
-        body = error_body(
-            request.url.path, "the server failed", "tell its operator, who finds why in its log"
-        )
-        return JSONResponse(body, 500)
-
     app.add_exception_handler(RequestError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, by_status)
-    app.add_exception_handler(TransduceError, failed)
-    app.add_exception_handler(Exception, failed)
 
 
 def _allowed(app: FastAPI, path: str) -> str:
@@ -169,7 +157,7 @@ def _allowed(app: FastAPI, path: str) -> str:
 def _explain(error: RequestValidationError) -> tuple[str, str]:
     """Return what is wrong with a body in one line, without what the client sent."""
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    where = ".".join(str(part) for part in first["loc"] if part != "body")[:_LONGEST_NAME]
     if first["type"] == "json_invalid":
         return "the body is not valid JSON", "send an object in JSON"
     problem = "is missing" if first["type"] == "missing" else f"is not valid: {first['msg']}"

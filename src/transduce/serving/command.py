@@ -1,6 +1,7 @@
 """``transduce serve``: check everything, then run."""
 
 import ipaddress
+import os
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,8 +10,11 @@ from transduce.errors import ConfigError, DependencyError, reason_of
 from transduce.files import folder_path
 from transduce.models.protocol import Precision
 from transduce.serving.access import KEYS_VARIABLE, read_keys
+from transduce.serving.data_folder import prepare_data
 from transduce.serving.directions import Directions
 from transduce.serving.settings import ServedModel, ServerSettings
+
+_BACKLOG = 2048  # connections that wait to be accepted, from before the models are loaded
 
 
 def served_models(folders: Sequence[Path], languages: Sequence[str]) -> list[ServedModel]:
@@ -61,7 +65,7 @@ def serve_models(
         memory=memory,
         data=data,
         host=host,
-        port=port or _free_port(host),
+        port=port,
         workers=workers,
         threads=threads,
         key_file=key_file,
@@ -76,34 +80,32 @@ def serve_models(
     )
     directions = Directions.of(models)
     keys = read_keys(key_file)
-    _require_free(host, settings.port)
+    if data is not None:
+        prepare_data(data)
     if not _is_loopback(host) and not keys:
         say(f"warning: everybody who can reach {host} may use this server: add --key-file or {KEYS_VARIABLE}")
     names = ", ".join(direction.name for direction in directions.all[:10])
     more = f" and {len(directions.all) - 10:,} more" if len(directions.all) > 10 else ""
-    say(f"serving {names}{more} on http://{_shown(host)}:{settings.port} (stop: Ctrl-C)")
-    run(settings)
+    with _listen(host, port) as listener:
+        address = f"http://{_shown(host)}:{listener.getsockname()[1]}"
+        run(settings, listener, lambda: say(f"serving {names}{more} on {address} (stop: Ctrl-C)"))
 
 
-def _require_free(host: str, port: int) -> None:
-    """Refuse a port that is in use before the models are loaded."""
+def _listen(host: str, port: int) -> socket.socket:
+    """Take a port before the models are loaded; 0 stands for any."""
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        with socket.socket(family) as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind((host, port))
-    except OSError as error:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        if os.name == "posix":  # elsewhere, it would let two servers use one port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except (OSError, UnicodeError) as error:  # such a host name cannot be encoded
+        reason = reason_of(error) if isinstance(error, OSError) else "it is not a name"
         raise ConfigError(
-            f"cannot listen on {host}, port {port}: {reason_of(error)}", "choose another --host or --port"
+            f"cannot listen on {host}, port {port}: {reason}", "choose another --host or --port"
         ) from error
-
-
-def _free_port(host: str) -> int:
-    """Return a free port, for ``--port 0``."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as trial:
-        trial.bind((host, 0))
-        return int(trial.getsockname()[1])
+    return listener
 
 
 def _is_loopback(host: str) -> bool:

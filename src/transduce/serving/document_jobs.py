@@ -7,6 +7,7 @@ import re
 import secrets
 import shutil
 import time
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -14,9 +15,11 @@ from pydantic import BaseModel
 
 from transduce.errors import DataError
 from transduce.files import write_atomically
+from transduce.serving.alive import Alive
 from transduce.serving.directions import Direction
-from transduce.serving.documents import read_document
+from transduce.serving.documents import Document, read_document
 from transduce.serving.errors import BusyError, NotFoundError, RequestError
+from transduce.serving.log import log_failure
 from transduce.serving.segments import TranslatedSegment
 from transduce.serving.service import Options, Service
 
@@ -24,6 +27,8 @@ MOST_DOCUMENTS = 200  # kept at a time
 _KEPT_SECONDS = 24 * 3600.0
 _STATE = "state.json"
 _ID = re.compile(r"[0-9A-F]{32}")
+_LONGEST_NAME = 255
+_STOPPED = "the server was stopped"
 _EVERY = 50  # sentences after which the state is written
 
 
@@ -40,6 +45,12 @@ class DocumentState(BaseModel):
     began: float = 0.0
     seconds: float = 0.0
     error: str | None = None
+    worker: str = ""  # the process that translates it
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it is still to be translated."""
+        return self.status in ("queued", "translating")
 
 
 class DocumentJobs:
@@ -49,12 +60,11 @@ class DocumentJobs:
         self._folder, self._service = folder, service
         self._tasks: dict[str, asyncio.Task[None]] = {}
         folder.mkdir(parents=True, exist_ok=True)
+        self._alive = Alive(folder.parent / "workers")
 
     async def start(self, name: str, content: bytes, direction: Direction, options: Options) -> DocumentState:
         """Accept a document and return its state, with the key that is needed to ask for it."""
-        self._remove_old()
-        if sum(1 for _ in self._folder.iterdir()) >= MOST_DOCUMENTS:
-            raise BusyError(f"{MOST_DOCUMENTS} documents are stored already", 60)
+        await asyncio.to_thread(self._make_room)
         try:
             document = await asyncio.to_thread(read_document, name, content, direction.source)
         except DataError as error:
@@ -62,42 +72,44 @@ class DocumentJobs:
         state = DocumentState(
             id=secrets.token_hex(16).upper(),
             key=secrets.token_hex(32).upper(),
-            name=Path(name).name,
+            name=Path(name).name[-_LONGEST_NAME:],
+            worker=self._alive.name,
             total=len(document.segments),
             characters=sum(len(segment.text) for segment in document.segments),
             began=time.time(),
         )
+        self._service.require_room_in_background(state.total)
         (self._folder / state.id).mkdir()
         self._write(state)
 
-        async def work() -> None:
-            nonlocal state
-            translated: list[TranslatedSegment] = []
-            try:
-                sentences = self._service.sentences(document.segments, direction, options)
+        task = asyncio.create_task(self._work(state, document, direction, options))
+        self._tasks[state.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(state.id, None))
+        return state
+
+    async def _work(
+        self, state: DocumentState, document: Document, direction: Direction, options: Options
+    ) -> None:
+        translated: list[TranslatedSegment] = []
+        try:
+            work = self._service.sentences(document.segments, direction, options, in_background=True)
+            async with aclosing(work) as sentences:
                 async for sentence in sentences:
                     translated.append(
                         TranslatedSegment(sentence.text, sentence.links, segment=sentence.segment)
                     )
                     if len(translated) % _EVERY == 1:
                         state = self._update(state, status="translating", done=len(translated))
-                result = await asyncio.to_thread(document.render, translated)
-                write_atomically(self._folder / state.id / "result", result)
-                state = self._update(state, status="done", done=state.total)
-            except asyncio.CancelledError:
-                self._update(state, status="error", error="the server was stopped")
-                raise
-            except Exception as error:
-                known = isinstance(error, RequestError)
-                message = error.problem if isinstance(error, RequestError) else "the server failed"
-                self._update(state, status="error", error=message)
-                if not known:
-                    raise
-
-        task = asyncio.create_task(work())
-        self._tasks[state.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(state.id, None))
-        return state
+            result = await asyncio.to_thread(document.render, translated)
+            await asyncio.to_thread(write_atomically, self._folder / state.id / "result", result)
+            self._update(state, status="done", done=state.total)
+        except asyncio.CancelledError:
+            self._fail(state, _STOPPED)
+        except RequestError as error:
+            self._fail(state, error.problem)
+        except Exception as error:
+            log_failure("a document was not translated", error)
+            self._fail(state, "the server failed")
 
     def state(self, document_id: str, key: str) -> DocumentState:
         """Return the state of a document."""
@@ -108,7 +120,7 @@ class DocumentJobs:
             raise _unknown() from None
         if not hmac.compare_digest(state.key.encode(), key.encode("utf-8", "surrogatepass")):
             raise _unknown()
-        return state
+        return self._checked(state)
 
     def result(self, document_id: str, key: str) -> tuple[str, bytes]:
         """Return the name and the content of a translated document."""
@@ -117,7 +129,10 @@ class DocumentJobs:
             raise RequestError(f"the document was not translated: {state.error}", "send it again")
         if state.status != "done":
             raise RequestError("the document is not translated yet", "ask for its state, and come back")
-        return state.name, (self._path(document_id) / "result").read_bytes()
+        try:
+            return state.name, (self._path(document_id) / "result").read_bytes()
+        except FileNotFoundError:  # removed just now
+            raise _unknown() from None
 
     async def wait(self, document_id: str) -> None:
         """Wait until a document is translated, or is not going to be."""
@@ -125,9 +140,27 @@ class DocumentJobs:
         if task is not None:
             await asyncio.wait({task})
 
-    async def finish(self) -> None:
-        """Wait for the documents under way."""
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+    async def finish(self, seconds: float) -> None:
+        """Give the documents under way so much time; those that need more are marked as stopped."""
+        tasks = list(self._tasks.values())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=max(0.0, seconds))
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        self._alive.close()
+
+    def _checked(self, state: DocumentState) -> DocumentState:
+        """Return the state of a document; one whose process was killed will never be translated."""
+        if not state.is_under_way or self._alive.is_alive(state.worker):
+            return state
+        return state.model_copy(update={"status": "error", "error": _STOPPED})
+
+    def _fail(self, state: DocumentState, message: str) -> None:
+        try:
+            self._update(state, status="error", error=message)
+        except OSError as error:  # such as a full disk
+            log_failure("the state of a document cannot be written", error)
 
     def _update(self, state: DocumentState, **changes: object) -> DocumentState:
         changed = state.model_copy(update={**changes, "seconds": time.time() - state.began})
@@ -142,10 +175,32 @@ class DocumentJobs:
             raise _unknown()
         return self._folder / document_id
 
-    def _remove_old(self) -> None:
+    def _make_room(self) -> None:
+        """Remove the documents of yesterday and, where there are too many, the oldest that are finished."""
+        found = []
         for folder in self._folder.iterdir():
-            if time.time() - folder.stat().st_mtime > _KEPT_SECONDS:
-                shutil.rmtree(folder, ignore_errors=True)
+            with suppress(FileNotFoundError):  # another process has just removed it
+                found.append((folder.stat().st_mtime, folder))
+        found.sort()
+        kept = [folder for changed, folder in found if time.time() - changed <= _KEPT_SECONDS]
+        removed = [folder for _, folder in found[: len(found) - len(kept)]]
+        for folder in kept[:]:
+            if len(kept) < MOST_DOCUMENTS:
+                break
+            if self._is_finished(folder):
+                kept.remove(folder)
+                removed.append(folder)
+        for folder in removed:
+            shutil.rmtree(folder, ignore_errors=True)
+        if len(kept) >= MOST_DOCUMENTS:
+            raise BusyError(f"{MOST_DOCUMENTS} documents are under way already", 60)
+
+    def _is_finished(self, folder: Path) -> bool:
+        try:
+            state = DocumentState.model_validate_json((folder / _STATE).read_bytes())
+        except (OSError, ValueError):  # it is being made
+            return False
+        return not self._checked(state).is_under_way
 
 
 def _unknown() -> NotFoundError:

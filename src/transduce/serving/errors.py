@@ -22,6 +22,18 @@ class NotFoundError(RequestError):
     status = 404
 
 
+class SlowError(RequestError):
+    """A body that did not arrive in time."""
+
+    status = 408
+
+
+class GoneError(RequestError):
+    """A client that has closed its connection: nobody reads this answer, but it is counted."""
+
+    status = 499
+
+
 class TooLargeError(RequestError):
     """A request over one of the limits."""
 
@@ -42,3 +54,10 @@ class UnavailableError(RequestError):
     """A server that is starting or stopping, or a translation that took too long."""
 
     status = 503
+    retry_after = 10
+
+
+class FailedError(RequestError):
+    """A failure of the server, which its client can do nothing about."""
+
+    status = 500

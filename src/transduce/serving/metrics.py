@@ -1,32 +1,62 @@
-"""Figures for Prometheus: requests, latency, the queue, tokens, how full batches are."""
+"""Figures for Prometheus: requests, latency, the queue, tokens, how full batches are.
 
-from collections.abc import Iterator
+With several worker processes, ``PROMETHEUS_MULTIPROC_DIR`` names a folder in which prometheus_client shares
+the figures of all of them; it must be set before this module is imported.
+"""
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+import asyncio
+import os
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from transduce.serving.service import Service
 
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+_EVERY = 1.0  # seconds between two looks at the scheduler
+_GAUGES = {
+    "sentences_pending": "Sentences accepted and not yet translated.",
+    "sentences_waiting": "Sentences that wait for a place in a batch.",
+    "sentences_running": "Sentences in batches.",
+}
+_COUNTERS = {
+    "sentences": "Sentences translated.",
+    "sentences_shared": "Sentences not computed because the same was under way.",
+    "tokens": "Target tokens of finished sentences.",
+    "steps": "Steps of all batches.",
+    "batch_places": "Places in batches, summed over all steps.",
+    "batch_places_taken": "Places taken in batches, summed over all steps.",
+    "computing_seconds": "Time of computing, summed over all threads.",
+}
 
 
 class Metrics:
-    """The figures of one server process."""
+    """The figures of one server process, or of all if they share them."""
 
     def __init__(self, service: Service) -> None:
-        self._registry = CollectorRegistry()
+        self._service = service
+        self._registry = registry = CollectorRegistry()
         self._requests = Counter(
-            "transduce_requests", "Requests answered.", ("path", "status"), registry=self._registry
+            "transduce_requests", "Requests answered.", ("path", "status"), registry=registry
         )
         self._latency = Histogram(
             "transduce_request_seconds",
             "Time from request to answer.",
             ("path",),
             buckets=_SECONDS,
-            registry=self._registry,
+            registry=registry,
         )
-        self._registry.register(_SchedulerFigures(service))
+        self._gauges = {
+            name: Gauge(f"transduce_{name}", text, multiprocess_mode="livesum", registry=registry)
+            for name, text in _GAUGES.items()
+        }
+        self._counters = {
+            name: Counter(f"transduce_{name}", text, registry=registry) for name, text in _COUNTERS.items()
+        }
+        self._counted = dict.fromkeys(_COUNTERS, 0.0)
 
     def count(self, path: str, status: int, seconds: float) -> None:
         """Count a request; ``path`` is the route, without what the client filled in."""
@@ -35,33 +65,32 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return all figures in the text format of Prometheus."""
-        return generate_latest(self._registry)
+        self._refresh()
+        if SHARED_FOLDER not in os.environ:
+            return generate_latest(self._registry)
+        registry: Any = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
 
+    async def keep_fresh(self) -> None:
+        """Look at the scheduler again and again: another process may be asked for the figures of this one."""
+        while True:
+            self._refresh()
+            await asyncio.sleep(_EVERY)
 
-class _SchedulerFigures:
-    """Reads what the scheduler counts, when it is asked."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the present figures."""
+    def _refresh(self) -> None:
         scheduler, counted = self._service.scheduler, self._service.scheduler.statistics
-        for name, text, value in (
-            ("sentences_pending", "Sentences accepted and not yet translated.", self._service.pending),
-            ("sentences_waiting", "Sentences that wait for a place in a batch.", scheduler.waiting),
-            ("sentences_running", "Sentences in batches.", scheduler.running),
-            (
-                "batch_fill",
-                "Mean share of places taken in batches.",
-                counted.occupied / max(1, counted.places),
-            ),
+        self._gauges["sentences_pending"].set(self._service.pending)
+        self._gauges["sentences_waiting"].set(scheduler.waiting)
+        self._gauges["sentences_running"].set(scheduler.running)
+        for name, value in (
+            ("sentences", counted.sentences),
+            ("sentences_shared", counted.shared),
+            ("tokens", counted.tokens),
+            ("steps", counted.steps),
+            ("batch_places", counted.places),
+            ("batch_places_taken", counted.occupied),
+            ("computing_seconds", counted.seconds),
         ):
-            yield GaugeMetricFamily(f"transduce_{name}", text, value)
-        for name, text, value in (
-            ("sentences", "Sentences translated.", counted.sentences),
-            ("sentences_shared", "Sentences not computed because the same was under way.", counted.shared),
-            ("tokens", "Target tokens of finished sentences.", counted.tokens),
-            ("steps", "Steps of all batches.", counted.steps),
-        ):
-            yield CounterMetricFamily(f"transduce_{name}", text, value)
+            self._counters[name].inc(value - self._counted[name])
+            self._counted[name] = value

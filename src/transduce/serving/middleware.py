@@ -1,14 +1,21 @@
 """What every request passes: limits of the body, headers for safety, the access log, figures."""
 
+import asyncio
 import json
 import sys
 import time
+from contextlib import suppress
 from typing import Any, TextIO
 
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from transduce.serving.answers import error_body
+from transduce.serving.errors import FailedError, RequestError, SlowError, TooLargeError, UnavailableError
+from transduce.serving.log import log_failure
 from transduce.serving.metrics import Metrics
+
+BODY_SECONDS = 30.0  # in which the body of a request must arrive, besides the time that its size takes
+_SLOWEST = 20_000  # bytes per second
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -23,11 +30,8 @@ _HEADERS = {
 }
 
 
-class BodyTooLarge(HTTPException):
-    """A body over the limit, noticed while it was read; frameworks pass on no other exceptions then."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(413, f"the request has more than {limit:,} bytes", {"Connection": "close"})
+class _Refused(Exception):  # noqa: N818 (an answer, not an error of ours)
+    """Ends the reading of a body that is too large or too slow; `Gate` answers, whoever catches this."""
 
 
 class Gate:
@@ -41,51 +45,43 @@ class Gate:
         max_body: int,
         max_document: int,
         log: TextIO | None = None,
+        body_seconds: float = BODY_SECONDS,
     ) -> None:
         self._app, self._metrics = app, metrics
         self._max_body, self._max_document = max_body, max_document
-        self._log = log or sys.stdout
+        self._log, self._body_seconds = log or sys.stdout, body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begin, status = time.perf_counter(), 500
-        limit = (
-            self._max_document if "document" in scope["path"] or "file" in scope["path"] else self._max_body
-        )
-        read = 0
-
-        async def limited_receive() -> Message:
-            nonlocal read
-            message = await receive()
-            if message["type"] == "http.request":
-                read += len(message.get("body", b""))
-                if read > limit:
-                    raise BodyTooLarge(limit)
-            return message
-
-        async def guarded_send(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                present = {name for name, _ in message["headers"]}
-                message["headers"] = [
-                    *message["headers"],
-                    *((name, value) for name, value in _HEADERS.items() if name not in present),
-                ]
-            await send(message)
-
+        begin = time.perf_counter()
+        path = scope["path"]
+        limit = self._max_document if "document" in path or "file" in path else self._max_body
+        passage = _Passage(receive, send, limit, self._body_seconds)
         try:
             if _declared_length(scope) > limit:
-                await _refuse(guarded_send, scope, BodyTooLarge(limit))
+                passage.refuse_large()
             else:
-                await self._app(scope, limited_receive, guarded_send)
+                await self._app(scope, passage.receive, passage.send)
+        except _Refused:
+            pass
+        except asyncio.CancelledError:  # the server is stopping, and this took too long
+            passage.refusal = UnavailableError("the server is stopping", "try again later")
+        except Exception as error:
+            log_failure(f"a request to {_route(scope)} failed", error)
+            # What happened may name files, so that it goes to the log and not to the client.
+            passage.refusal = FailedError("the server failed", "tell its operator, who finds why in its log")
+        try:
+            await passage.end(path)
         finally:
-            seconds = time.perf_counter() - begin
-            path = _route(scope)
-            self._metrics.count(path, status, seconds)
+            self._write(scope, passage.status, time.perf_counter() - begin)
+
+    def _write(self, scope: Scope, status: int, seconds: float) -> None:
+        path = _route(scope)
+        self._metrics.count(path, status, seconds)
+        with suppress(OSError, ValueError):  # a log that nobody reads any more must not fail requests
             self._record(scope, path, status, seconds)
 
     def _record(self, scope: Scope, path: str, status: int, seconds: float) -> None:
@@ -114,10 +110,69 @@ def _declared_length(scope: Scope) -> int:
     return 0
 
 
-async def _refuse(send: Send, scope: Scope, error: BodyTooLarge) -> None:
-    from transduce.serving.answers import error_body
+class _Passage:
+    """The messages of one request: its body is limited in size and time, and its answer gets headers."""
 
-    body = json.dumps(error_body(scope["path"], error.detail, "send less at a time")).encode()
-    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-    await send({"type": "http.response.start", "status": 413, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    def __init__(self, receive: Receive, send: Send, limit: int, seconds: float) -> None:
+        self._receive, self._send, self._limit = receive, send, limit
+        self._read, self._is_read, self._seconds = 0, False, seconds
+        self._has_begun = False
+        self.refusal: RequestError | None = None
+        self.status = 500
+
+    async def receive(self) -> Message:
+        """Receive a part of the body; afterwards, wait for the client to go away."""
+        if self._is_read:
+            return await self._receive()
+        begin = time.perf_counter()
+        try:
+            message = await asyncio.wait_for(self._receive(), self._seconds)
+        except asyncio.TimeoutError:
+            self.refusal = SlowError("the body of the request did not arrive in time", "send it faster")
+            raise _Refused from None
+        size = len(message.get("body", b""))
+        self._seconds = max(0.0, self._seconds - (time.perf_counter() - begin) + size / _SLOWEST)
+        self._read += size
+        self._is_read = not message.get("more_body", False)
+        if self._read > self._limit:
+            self.refuse_large()
+            raise _Refused
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer, unless the request was refused meanwhile."""
+        if self.refusal is not None:
+            return
+        if message["type"] == "http.response.start":
+            self._has_begun, self.status = True, message["status"]
+            present = {name for name, _ in message["headers"]}
+            message["headers"] = [
+                *message["headers"],
+                *((name, value) for name, value in _HEADERS.items() if name not in present),
+            ]
+        await self._send(message)
+
+    def refuse_large(self) -> None:
+        """Answer that the body is over the limit."""
+        self.refusal = TooLargeError(
+            f"the request has more than {self._limit:,} bytes", "send less at a time"
+        )
+
+    async def end(self, path: str) -> None:
+        """Send the refusal, if there is one. An answer that has begun stays incomplete, which clients see."""
+        refusal, self.refusal = self.refusal, None
+        if refusal is None:
+            return
+        if self._has_begun:
+            self.status = refusal.status
+            return
+        body = json.dumps(error_body(path, refusal.problem, refusal.remedy)).encode()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),  # the rest of the body is not read
+        ]
+        if refusal.retry_after is not None:
+            headers.append((b"retry-after", str(refusal.retry_after).encode()))
+        await self.send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})

@@ -4,8 +4,9 @@ import asyncio
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,16 +23,15 @@ from transduce.decoding.running_batch import (
     can_join,
 )
 from transduce.decoding.translator import Translator
-from transduce.errors import TransduceError
+from transduce.serving.errors import UnavailableError
 from transduce.serving.waiting import Group, Outcome, Request, Task, WaitingLine
 
 STEPS = 2  # of a batch, before waiting sentences may join it
 HYPOTHESES = 256  # of all sentences of a batch: the keys and values of more do not stay in the caches
 BULK_HYPOTHESES = 128  # of a batch that others wait for
 BULK = 16  # sentences; larger requests let smaller ones go first
-SWITCH_SECONDS = (
-    0.0005  # after which a thread that handles requests lets a batch go on; Python's default is 10 times
-)
+SWITCH_SECONDS = 0.0005  # after which the thread of requests lets a batch go on; Python's default is 0.005
+_ENOUGH, _GUESS = 50, 50.0  # sentences from which the speed is computed, and a speed until then
 IDLE_SECONDS = 30.0  # after which the memory of an unused batch is freed
 
 
@@ -42,6 +42,7 @@ class Statistics:
     sentences: int = 0
     tokens: int = 0  # of targets
     shared: int = 0  # sentences that were not computed, because the same one was under way
+    seconds: float = 0.0  # of computing, summed over all threads
     steps: int = 0
     places: int = 0  # summed over all steps: sentences that the batch has room for
     occupied: int = 0  # summed over all steps: sentences in the batch
@@ -55,7 +56,7 @@ class _Batch:
         self.places = max(1, hypotheses // group.settings.width) if group.in_engine else PIECES_AT_A_TIME
         self.tasks: dict[int, Task] = {}  # by ticket
         self.spent = 0.0  # seconds of computing, divided by the group's weight
-        self.last_used = 0.0
+        self.last_used = time.perf_counter()
         self._group = group
 
     @cached_property
@@ -78,6 +79,7 @@ class Scheduler:
         self._abandoned: set[Task] = set()
         self._running: Counter[Group] = Counter()  # sentences in the batches of all threads
         self._is_closed = False
+        self._releases = 0  # how often all threads were asked to free what they do not use
         # Searches outside of the engine take long steps: only one thread computes them at a time.
         self._computes_plain = False
         self._workers = [
@@ -91,12 +93,22 @@ class Scheduler:
     @property
     def waiting(self) -> int:
         """The number of sentences that wait for a place in a batch."""
-        return len(self._line)
+        with self._changed:
+            return len(self._line)
 
     @property
     def running(self) -> int:
         """The number of sentences in batches."""
-        return self._running.total()
+        with self._changed:
+            return self._running.total()
+
+    @property
+    def sentences_per_second(self) -> float:
+        """How many sentences are translated per second while all threads compute; a guess at first."""
+        counted = self.statistics
+        if counted.sentences < _ENOUGH:
+            return _GUESS
+        return max(0.1, self.threads * counted.sentences / max(counted.seconds, 1e-3))
 
     async def search(
         self, translator: Translator, pieces: Sequence[Piece], *, is_bulk: bool, aligned: bool = False
@@ -126,10 +138,10 @@ class Scheduler:
                 done.set_result(None)
 
         request = Request(lambda number, outcome: _call_soon(loop, receive, number, outcome))
+        groups = [_group_of(translator, pieces[number], is_bulk) for number in wanted]
         with self._changed:
             self._require_open()
-            for number in wanted:
-                group = _group_of(translator, pieces[number], is_bulk)
+            for number, group in zip(wanted, groups, strict=True):
                 self._line.add(request, number, group, pieces[number], aligned=aligned)
             self._changed.notify_all()
         try:
@@ -146,10 +158,22 @@ class Scheduler:
             self._changed.notify_all()
         for worker in self._workers:
             worker.join()
+        with self._changed:
+            listeners = self._line.clear()
+            self._running.clear()
+            self._abandoned.clear()
+        for request, number in listeners:
+            request.on_outcome(number, _stopping())
+
+    def release(self) -> None:
+        """Free the memory of unused batches now: a model was unloaded, which they may hold."""
+        with self._changed:
+            self._releases += 1
+            self._changed.notify_all()
 
     def _require_open(self) -> None:
         if self._is_closed:
-            raise TransduceError("the server is stopping", "try again when it has been restarted")
+            raise _stopping()
 
     def _cancel(self, request: Request) -> None:
         with self._changed:
@@ -161,18 +185,23 @@ class Scheduler:
     def _work(self) -> None:
         torch.set_num_threads(1)
         batches: dict[Group, _Batch] = {}
+        releases = 0
         with torch.inference_mode():
             while True:
                 with self._changed:
                     group = self._choose(batches)
-                    while group is None and not self._is_closed:
+                    while group is None and not self._is_closed and releases == self._releases:
                         self._changed.wait(IDLE_SECONDS if batches else None)
-                        self._free_idle(batches)
+                        _free_idle(batches, IDLE_SECONDS)
                         group = self._choose(batches)
-                    if group is None or self._is_closed:
+                    if self._is_closed:
                         break
-                    joining = self._admit(group, batches[group], self._share(group, batches))
-                self._advance(group, batches, joining)
+                    is_asked, releases = releases != self._releases, self._releases
+                    joining = self._admit(group, batches) if group else []
+                if group:
+                    self._advance(group, batches, joining)
+                    del group, joining  # they hold the model while the thread waits
+                _free_idle(batches, 0.0 if is_asked else IDLE_SECONDS)
 
     def _choose(self, batches: dict[Group, _Batch]) -> Group | None:
         """Return the group that has had least of the time it should have; the caller holds the lock."""
@@ -195,9 +224,10 @@ class Scheduler:
         fair = -(-(waiting + self._running[group]) // self.threads)
         return max(0, min(waiting, min(fair, batch.places) - len(batch.tasks)))
 
-    def _admit(self, group: Group, batch: _Batch, count: int) -> list[Task]:
+    def _admit(self, group: Group, batches: dict[Group, _Batch]) -> list[Task]:
         """Take waiting sentences out of the line; the caller holds the lock."""
-        joining = self._line.take(group, count)
+        batch = batches[group]
+        joining = self._line.take(group, self._share(group, batches))
         self._running[group] += len(joining)
         self._computes_plain |= not group.in_engine
         self.statistics.steps += STEPS
@@ -209,20 +239,22 @@ class Scheduler:
         """Let sentences join the batch of a group and compute a few steps of it."""
         batch, begin = batches[group], time.perf_counter()
         finished: dict[Task, Outcome] = {}
+        outside = deque(joining)  # not yet in the batch
         try:
-            for task in joining:
-                batch.tasks[batch.running.add(task.piece)] = task
+            while outside:
+                batch.tasks[batch.running.add(outside[0].piece)] = outside[0]
+                outside.popleft()
             self._drop_abandoned(batch)
             for ticket, hypotheses in batch.running.advance(STEPS).items():
                 task = batch.tasks[ticket]
                 finished[task] = self._aligned(task, hypotheses)
                 del batch.tasks[ticket]
         except Exception as error:  # whatever happened, the requests must be told
-            finished |= dict.fromkeys({*joining, *batch.tasks.values()} - finished.keys(), error)
+            finished |= dict.fromkeys({*outside, *batch.tasks.values()} - finished.keys(), error)
             del batches[group]
         batch.last_used = time.perf_counter()
         batch.spent += (batch.last_used - begin) / group.weight
-        self._deliver(group, finished)
+        self._deliver(group, finished, batch.last_used - begin)
 
     def _aligned(self, task: Task, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         if not task.aligned:
@@ -235,27 +267,32 @@ class Scheduler:
         with self._changed:
             dropped = [(ticket, task) for ticket, task in batch.tasks.items() if task in self._abandoned]
             for ticket, task in dropped:
-                batch.running.cancel(ticket)
                 del batch.tasks[ticket]
                 self._abandoned.discard(task)
-                self._running[task.group] -= 1
+                self._count_fewer_running(task.group, 1)
+        for ticket, _ in dropped:
+            batch.running.cancel(ticket)
 
-    def _deliver(self, group: Group, finished: dict[Task, Outcome]) -> None:
-        if group.in_engine and not finished:
-            return
+    def _deliver(self, group: Group, finished: dict[Task, Outcome], seconds: float) -> None:
         with self._changed:
+            self.statistics.seconds += seconds
+            if group.in_engine and not finished:
+                return
             if not group.in_engine:
                 self._computes_plain = False
                 self._changed.notify_all()
-            self._running[group] -= len(finished)
-            if not self._running[group]:
-                del self._running[group]
+            self._count_fewer_running(group, len(finished))
             listeners = [(self._line.finish(task), outcome) for task, outcome in finished.items()]
             self._abandoned.difference_update(finished)
             self._count(finished, sum(len(several) - 1 for several, _ in listeners if several))
         for several, outcome in listeners:
             for request, number in several:
                 request.on_outcome(number, outcome)
+
+    def _count_fewer_running(self, group: Group, count: int) -> None:
+        self._running[group] -= count
+        if not self._running[group]:
+            del self._running[group]  # a key would keep the model in memory
 
     def _count(self, finished: dict[Task, Outcome], shared: int) -> None:
         self.statistics.sentences += len(finished)
@@ -264,10 +301,16 @@ class Scheduler:
             len(outcome[0].tokens) for outcome in finished.values() if isinstance(outcome, list) and outcome
         )
 
-    def _free_idle(self, batches: dict[Group, _Batch]) -> None:
-        for group, batch in list(batches.items()):
-            if not batch.tasks and time.perf_counter() - batch.last_used >= IDLE_SECONDS:
-                del batches[group]
+
+def _free_idle(batches: dict[Group, _Batch], seconds: float) -> None:
+    """Free the batches that have not been used for so long."""
+    for group, batch in list(batches.items()):
+        if not batch.tasks and time.perf_counter() - batch.last_used >= seconds:
+            del batches[group]
+
+
+def _stopping() -> UnavailableError:
+    return UnavailableError("the server is stopping", "try again when it has been restarted")
 
 
 def _group_of(translator: Translator, piece: Piece, is_bulk: bool) -> Group:
@@ -287,5 +330,5 @@ def _group_of(translator: Translator, piece: Piece, is_bulk: bool) -> Group:
 def _call_soon(
     loop: asyncio.AbstractEventLoop, receive: Callable[[int, Outcome], None], number: int, outcome: Outcome
 ) -> None:
-    if not loop.is_closed():
+    with suppress(RuntimeError):  # the loop was closed: nobody waits any more
         loop.call_soon_threadsafe(receive, number, outcome)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import tempfile
+import time
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -15,10 +16,11 @@ from starlette.responses import Response
 
 from transduce.errors import DependencyError
 from transduce.serving.access import Keys, RateLimit, read_keys
+from transduce.serving.data_folder import prepare_data
 from transduce.serving.directions import Direction, Directions
 from transduce.serving.document_jobs import DocumentJobs, DocumentState
 from transduce.serving.documents import FORMATS
-from transduce.serving.errors import RequestError, TooLargeError, UnavailableError
+from transduce.serving.errors import GoneError, RequestError, TooLargeError, UnavailableError
 from transduce.serving.glossaries import GlossaryStore
 from transduce.serving.languages import Detected, Detector
 from transduce.serving.model_store import ModelStore
@@ -38,34 +40,19 @@ class Server:
         self.settings = settings
         self.directions = Directions.of(settings.models)
         self.keys, self.rate = Keys(read_keys(settings.key_file)), RateLimit(settings.rate)
-        self.store = ModelStore(settings)
         threads = settings.threads or max(1, (os.cpu_count() or 1) // settings.workers)
-        self.service = Service(self.store, Scheduler(threads), settings.max_waiting)
-        self.is_stopping = False
-        self.characters = 0  # translated since the start
+        scheduler = Scheduler(threads)
+        self.store = ModelStore(settings, scheduler.release)
+        self.service = Service(self.store, scheduler, settings.max_waiting)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self.data = prepare_data(settings.data or self._make_temporary())
+        self.glossaries = GlossaryStore(self.data / "glossaries")
+        self.documents = DocumentJobs(self.data / "documents", self.service)
+        self._stopped: float | None = None  # when
+        self.characters = 0  # translated since the start
         if not settings.lazy:
             for direction in self.directions.all:
                 self.store.load_now(direction)
-
-    @cached_property
-    def data(self) -> Path:
-        """The folder of glossaries and documents."""
-        if self.settings.data is not None:
-            self.settings.data.mkdir(parents=True, exist_ok=True)
-            return self.settings.data
-        self._temporary = tempfile.TemporaryDirectory(prefix="transduce-")
-        return Path(self._temporary.name)
-
-    @cached_property
-    def glossaries(self) -> GlossaryStore:
-        """The glossaries that clients have stored."""
-        return GlossaryStore(self.data / "glossaries")
-
-    @cached_property
-    def documents(self) -> DocumentJobs:
-        """The documents under way."""
-        return DocumentJobs(self.data / "documents", self.service)
 
     @property
     def document_kinds(self) -> list[str]:
@@ -197,14 +184,29 @@ class Server:
     def document_answer(self, document_id: str, key: str) -> Response:
         """Return the answer with a translated document."""
         name, content = self.documents.result(document_id, key)
-        disposition = f"attachment; filename*=UTF-8''{quote(name)}"
+        disposition = f"attachment; filename*=UTF-8''{quote(name, errors='replace')}"
         return Response(
             content, media_type="application/octet-stream", headers={"Content-Disposition": disposition}
         )
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether requests are no longer accepted."""
+        return self._stopped is not None
+
+    def stop(self) -> None:
+        """Accept no more requests; what was accepted has as much time as any request."""
+        if self._stopped is None:
+            self._stopped = time.monotonic()
+
     async def finish(self) -> None:
-        """Finish the documents under way."""
-        await self.documents.finish()
+        """Finish the documents under way, as far as there is time."""
+        self.stop()
+        await self.documents.finish(self.settings.timeout - (time.monotonic() - (self._stopped or 0.0)))
+
+    def _make_temporary(self) -> Path:
+        self._temporary = tempfile.TemporaryDirectory(prefix="transduce-", ignore_cleanup_errors=True)
+        return Path(self._temporary.name)
 
     def close(self) -> None:
         """Stop computing, and remove temporary files."""
@@ -219,7 +221,7 @@ async def unless_disconnected(request: Request, work: Awaitable[T]) -> T:
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise RequestError("the client has gone", "send the request again")
+            raise GoneError("the client has gone", "send the request again")
         return task.result()
     finally:
         for each in (task, gone):

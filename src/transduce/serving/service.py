@@ -1,9 +1,8 @@
 """From texts to translations: segments, glossaries, placeholders and the guard around the running batches."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
@@ -13,9 +12,9 @@ from transduce.decoding.guard import choose as choose_better
 from transduce.decoding.guard import copies_are_wrong, findings, remedy_settings
 from transduce.decoding.translation import Candidate, Translation
 from transduce.decoding.translator import Translator
+from transduce.serving.admission import Admissions
 from transduce.serving.alignment import links_of
 from transduce.serving.directions import Direction
-from transduce.serving.errors import BusyError
 from transduce.serving.html_layout import html_layout
 from transduce.serving.layout import Layout
 from transduce.serving.model_store import ModelStore, with_settings
@@ -27,6 +26,7 @@ from transduce.serving.sentences import Splitting
 _CHUNK = 64  # sentences of a large request that are prepared and queued together
 _CHUNKS_AT_A_TIME = 4
 _LEAST_RELATIVE_CONFIDENCE = 0.5  # of a translation that was made to contain something
+_DOCUMENTS = 10  # times as many sentences of documents may wait as of other requests
 _INLINE = 8  # so few sentences are tokenized at once; more would delay other requests
 
 
@@ -100,9 +100,8 @@ class Service:
 
     def __init__(self, store: ModelStore, scheduler: Scheduler, max_waiting: int) -> None:
         self.store, self.scheduler = store, scheduler
-        self.pending = 0  # sentences that were accepted and are not translated yet
-        self._max_waiting = max_waiting
-        self._busy_since, self._done_before = 0.0, 0  # since there was nothing to do
+        self._foreground = Admissions(scheduler, max_waiting)
+        self._background = Admissions(scheduler, _DOCUMENTS * max_waiting)
         self.inspecting = asyncio.Lock()  # one attention page at a time: they take much memory
 
     async def translate(
@@ -123,35 +122,32 @@ class Service:
                 yield _render(layout, [await anext(sentences) for _ in layout.segments])
 
     async def sentences(
-        self, segments: Sequence[Segment], direction: Direction, options: Options
+        self,
+        segments: Sequence[Segment],
+        direction: Direction,
+        options: Options,
+        *,
+        in_background: bool = False,
     ) -> AsyncGenerator[Sentence]:
         """Yield the translation of each segment, in order, as soon as it is there."""
-        async with (
-            self._admitted(len(segments)),
-            self.store.use(direction) as translator,
-            aclosing(self._sentences(translator, direction, segments, options)) as sentences,
-        ):
-            async for sentence in sentences:
-                yield sentence
+        counter = self._background if in_background else self._foreground
+        with counter.admitted(len(segments)) as admission:
+            async with (
+                self.store.use(direction) as translator,
+                aclosing(self._sentences(translator, direction, segments, options)) as sentences,
+            ):
+                async for sentence in sentences:
+                    admission.finish_one()
+                    yield sentence
 
-    @asynccontextmanager
-    async def _admitted(self, count: int) -> AsyncIterator[None]:
-        """Accept a request of so many sentences, or say when to come back."""
-        if not self.pending:
-            self._busy_since, self._done_before = time.monotonic(), self.scheduler.statistics.sentences
-        elif self.pending + count > self._max_waiting:
-            raise BusyError("too many sentences are waiting", self._seconds_to_wait())
-        self.pending += count
-        try:
-            yield
-        finally:
-            self.pending -= count
+    @property
+    def pending(self) -> int:
+        """The number of sentences that were accepted and are not translated yet."""
+        return self._foreground.pending + self._background.pending
 
-    def _seconds_to_wait(self) -> int:
-        """Return when about half of the sentences will be translated, at the present speed."""
-        done = self.scheduler.statistics.sentences - self._done_before
-        rate = done / max(1.0, time.monotonic() - self._busy_since)
-        return max(1, min(60, round(self.pending / 2 / max(1.0, rate))))
+    def require_room_in_background(self, count: int) -> None:
+        """Raise a `BusyError` if so many sentences of a document cannot be accepted now."""
+        self._background.require_room(count)
 
     async def _layout(self, text: str, direction: Direction, options: Options) -> Layout:
         make = partial(layout_of, text, direction.source, options)
@@ -176,6 +172,8 @@ class Service:
         finally:
             for task in tasks:
                 task.cancel()
+            # Their errors are those of a request that has failed or gone away.
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def layout_of(text: str, language: str | None, options: Options) -> Layout:

@@ -114,8 +114,15 @@ class WaitingLine:
 
     def finish(self, task: Task) -> list[tuple[Request, int]]:
         """Forget a sentence that is computed; return the requests that wait for it, with its numbers."""
-        self._tasks.pop(task.key, None)
+        if self._tasks.get(task.key) is task:  # after a cancellation, the same sentence may wait again
+            del self._tasks[task.key]
         return task.listeners
+
+    def clear(self) -> list[tuple[Request, int]]:
+        """Forget all sentences; return the requests that wait for them, with their numbers."""
+        listeners = [listener for task in self._tasks.values() for listener in task.listeners]
+        self._queues, self._tasks, self._waiting = {}, {}, {}
+        return listeners
 
     def cancel(self, request: Request) -> list[Task]:
         """Forget a request; return its running sentences that nobody else waits for."""

@@ -1,0 +1,20 @@
+"""The folder in which a server keeps glossaries and documents."""
+
+import tempfile
+from pathlib import Path
+
+from transduce.errors import ConfigError, reason_of, remedy_for_writing
+
+
+def prepare_data(folder: Path) -> Path:
+    """Make the folder if necessary; one that cannot be written is a `ConfigError`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        for name in ("glossaries", "documents", "workers"):
+            (folder / name).mkdir(exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"cannot write to {folder}: {reason}", remedy_for_writing(error)) from error
+    return folder
