@@ -67,6 +67,8 @@ SHAPES = [
     {"activation": "swiglu", "share": "target"},
     {"share": "none", "activation": "gelu_tanh"},
     {"positions": "learned", "activation": "swish"},
+    {"normalization": "rms", "norm": "pre", "share": "inputs"},
+    {"normalization": "rms", "activation": "geglu", "bias": False},
 ]
 
 
@@ -79,7 +81,7 @@ def test_out_and_in_again_gives_equal_weights_and_logits(shape, pieces, tmp_path
         if name in ours:
             assert torch.equal(parameter, ours[name]), name
         else:
-            assert name.endswith(".bias")  # of the output, which a file may have
+            assert name.endswith("bias")  # of the output, which a file may have, and of layers
             assert not parameter.any()
     source, target = torch.tensor([[5, 6, 7, 2]]), torch.tensor([[1, 8, 9]])
     torch.testing.assert_close(imported.model(source, target), model(source, target))
