@@ -89,6 +89,22 @@ def test_out_and_in_again_gives_equal_weights_and_logits(shape, pieces, tmp_path
     assert Translator.load(tmp_path / "model")(["a cat sat"])
 
 
+def test_an_appended_padding_token_is_left_out_again(pieces, tmp_path):
+    """Also where it is not what the decoder reads first."""
+    folder = exported(small_model(output_bias=True), tmp_path / "theirs", pieces)
+    names = json.loads((folder / "shared_vocabulary.json").read_text())
+    names[names.index("<pad>")] = "other"
+    (folder / "shared_vocabulary.json").write_text(json.dumps(names))
+    imported = read(folder)
+    assert imported.model.vocabulary.pad == len(names) != imported.model.vocabulary.bos
+    again = tmp_path / "again"
+    export_ctranslate2(imported.model, again, imported.tokenizer)
+    assert json.loads((again / "shared_vocabulary.json").read_text()) == names
+    shutil.copy(pieces, again / "sentencepiece.model")
+    found = dict(read(again).model.named_parameters())
+    assert all(torch.equal(found[name], own) for name, own in imported.model.named_parameters())
+
+
 @pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "bfloat16"])
 def test_rounded_weights(quantization, pieces, tmp_path):
     model = small_model()

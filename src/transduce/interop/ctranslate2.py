@@ -59,7 +59,7 @@ def export_ctranslate2(
     spec.config.unk_token = min(unknown, default=target[min(model.vocabulary.pad, len(target) - 1)])
     # A decoder that starts from a zero embedding takes any token as its first one.
     start = "<s>" if "<s>" in target else target[model.vocabulary.eos]
-    first = start if has_appended_padding(model) else target[model.vocabulary.bos]
+    first = start if model.vocabulary.bos == len(target) else target[model.vocabulary.bos]
     spec.config.bos_token = spec.config.decoder_start_token = first
     spec.config.eos_token = target[model.vocabulary.eos]
     # Other tokens around a source are left to the caller.
