@@ -194,7 +194,7 @@ def ours(model: Path) -> Running:
 def peer(folder: Path, wait: float) -> Running:
     port = free_port()
     command = [sys.executable, str(HERE), "--peer", str(port)]
-    return Running(command, port, PEER_MODEL=str(folder), PEER_WAIT=str(wait), CT2_USE_MKL="1")
+    return Running(command, port, PEER_MODEL=str(folder), PEER_WAIT=str(wait))
 
 
 def sentences() -> list[str]:
