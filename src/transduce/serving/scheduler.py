@@ -31,7 +31,7 @@ BULK_STEPS = 1  # of a batch that others wait for
 HYPOTHESES = 256  # of all sentences of a batch: the keys and values of more do not stay in the caches
 BULK_HYPOTHESES = 96  # of a batch that others wait for
 BULK = 16  # sentences; larger requests let smaller ones go first
-SWITCH_SECONDS = 0.0005  # after which the thread of requests lets a batch go on; Python's default is 0.005
+SWITCH_SECONDS = 0.00005  # after which the thread of requests lets a batch go on; Python's default is 0.005
 _ENOUGH, _GUESS = 50, 50.0  # sentences from which the speed is computed, and a speed until then
 IDLE_SECONDS = 30.0  # after which the memory of an unused batch is freed
 
