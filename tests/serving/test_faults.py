@@ -15,6 +15,7 @@ from transduce.serving.errors import BusyError
 
 TEXT = "the small dog sees a red house. a big cat runs."
 SECRET = "zebra"
+JSON = "Host: x\r\nContent-Type: application/json\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +126,7 @@ def test_a_declared_length_over_the_limit_is_refused_at_once(server):
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET /\0 HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
         b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
         b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
         b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
@@ -145,7 +146,9 @@ def test_a_slow_header_ends_the_connection(server, monkeypatch):
     monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.5)
     with server.connect() as silent, server.connect() as slow, server.connect() as second:
         second.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert second.recv(1000).startswith(b"HTTP/1.1 200")
+        found = b""
+        while not found.endswith(b"}"):
+            found += second.recv(1000)
         second.sendall(b"GET /hea")  # the next request of the same connection
         slow.sendall(b"POST /v1/translate HTTP/1.1\r\nHost: x\r\n")
         for client in (silent, slow, second):
@@ -161,15 +164,11 @@ def test_a_slow_body_is_refused(models, monkeypatch):
 
 def test_an_answer_that_is_not_read_ends_the_connection(server, monkeypatch):
     monkeypatch.setattr(protocol, "READING_SECONDS", 0.5)
-    body = json.dumps({"text": ["the dog runs"] * 50, "tokens": True, "candidates": 4}).encode()
-    head = f"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
     client.connect(("127.0.0.1", server.port))
     with client:
-        for _ in range(30):  # pipelined
-            client.sendall(head + body)
-        assert server.idle(30)
+        client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 500)  # 30 MB
         wait_for(lambda: len(server.server.server_state.connections) == 0)
 
 
@@ -177,7 +176,7 @@ def test_an_answer_that_is_not_read_ends_the_connection(server, monkeypatch):
 def test_the_work_of_clients_that_go_away_is_dropped(server, stream):
     texts = [f"{TEXT} {TEXT} {number}" for number in range(50)]
     body = json.dumps({"text": texts, "stream": stream, "candidates": 4}).encode()
-    head = f"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    head = f"POST /v1/translate HTTP/1.1\r\n{JSON}Content-Length: {len(body)}\r\n\r\n".encode()
     for _ in range(4):
         with server.connect() as client:
             client.sendall(head + body)
@@ -190,7 +189,7 @@ def test_a_half_closed_connection_counts_as_closed(server):
     body = json.dumps({"text": [f"{TEXT} {number}" for number in range(50)]}).encode()
     with server.connect() as client:
         client.sendall(
-            f"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+            f"POST /v1/translate HTTP/1.1\r\n{JSON}Content-Length: {len(body)}\r\n\r\n".encode() + body
         )
         client.shutdown(socket.SHUT_WR)
         read_all(client)
@@ -311,7 +310,7 @@ def test_models_are_loaded_once_for_many_first_requests(models, monkeypatch):
     with Running(settings_for(*models, lazy=True)) as server:
         with server.connect() as gone:  # goes away while the model is loaded
             body = b'{"text": "a", "source": "de", "target": "en"}'
-            gone.sendall(b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Length: 45\r\n\r\n" + body)
+            gone.sendall(f"POST /v1/translate HTTP/1.1\r\n{JSON}Content-Length: 45\r\n\r\n".encode() + body)
             time.sleep(0.1)
         clients = [threading.Thread(target=server.ask, args=("/v1/translate", de_en())) for _ in range(8)]
         for client in clients:
