@@ -62,8 +62,9 @@ class Gate:
         limit = self._max_document if "document" in path or "file" in path else self._max_body
         passage = _Passage(receive, send, limit, self._body_seconds)
         try:
-            if _declared_length(scope) > limit:
+            if (length := _declared_length(scope)) > limit:
                 passage.refuse_large()
+                passage.is_hopeless = length > limit + _DISCARD
             else:
                 await self._app(scope, passage.receive, passage.send)
         except _Refused:
@@ -119,6 +120,7 @@ class _Passage:
         self._read, self._is_read, self._seconds = 0, False, seconds
         self._has_begun = False
         self.refusal: RequestError | None = None
+        self.is_hopeless = False  # more is to come than can be discarded
         self.status = 500
 
     async def receive(self) -> Message:
@@ -177,7 +179,8 @@ class _Passage:
         if self._has_begun:
             self.status = refusal.status
             return
-        await self._discard_rest()
+        if not self.is_hopeless:
+            await self._discard_rest()
         body = json.dumps(error_body(path, refusal.problem, refusal.remedy)).encode()
         headers = [
             (b"content-type", b"application/json"),
