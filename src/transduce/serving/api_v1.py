@@ -18,6 +18,7 @@ from transduce.serving.glossaries import checked_entries
 from transduce.serving.inspecting import alternatives, attention_page
 from transduce.serving.languages import Detected, is_right_to_left, language_name
 from transduce.serving.log import log_failure
+from transduce.serving.openapi import errors
 from transduce.serving.server import Server, unless_disconnected
 from transduce.serving.service import Options, Sentence, TranslatedText
 
@@ -61,7 +62,7 @@ class AlternativesBody(Body):
 
 def router(server: Server) -> APIRouter:
     """Return the routes."""
-    api = APIRouter(prefix="/v1", tags=["Transduce"])
+    api = APIRouter(prefix="/v1", tags=["Transduce"], responses=errors("/v1/", 400, 403, 404, 413, 429, 503))
 
     async def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
         server.admit(request, (authorization or "").removeprefix("Bearer ").strip() or None)

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from transduce.serving.document_jobs import DocumentState
 from transduce.serving.glossaries import Dictionary, StoredGlossary, checked
+from transduce.serving.openapi import errors
 from transduce.serving.server import Server
 
 
@@ -32,7 +33,12 @@ def router(server: Server) -> APIRouter:
     async def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
         server.admit(request, (authorization or "").removeprefix("Bearer ").strip() or None)
 
-    api = APIRouter(prefix="/v1", tags=["Transduce"], dependencies=[Depends(admit)])
+    api = APIRouter(
+        prefix="/v1",
+        tags=["Transduce"],
+        dependencies=[Depends(admit)],
+        responses=errors("/v1/", 400, 403, 404, 413, 429, 503),
+    )
     _add_glossaries(api, server)
     _add_documents(api, server)
     return api
