@@ -363,8 +363,8 @@ def de_en() -> dict[str, str]:
 def exchange(server: Running, data: bytes) -> bytes:
     with server.connect() as client:
         client.sendall(data)
-        client.settimeout(5)
-        return client.recv(10_000)
+        client.settimeout(1)
+        return read_all(client)
 
 
 def read_all(client: socket.socket) -> bytes:
