@@ -69,7 +69,12 @@ def router(server: Server) -> APIRouter:
 
     admitted = [Depends(admit)]
 
-    @api.post("/translate", dependencies=admitted, response_model=None)
+    @api.post(
+        "/translate",
+        dependencies=admitted,
+        response_model=None,
+        responses={200: {"content": {"application/json": {}, "application/x-ndjson": {}}}},
+    )
     async def translate(request: Request, body: TranslateBody) -> dict[str, Any] | StreamingResponse:
         """Translate one text or several."""
         texts = [body.text] if isinstance(body.text, str) else body.text
