@@ -27,6 +27,7 @@ _CHUNK = 64  # sentences of a large request that are prepared and queued togethe
 _CHUNKS_AT_A_TIME = 4
 _LEAST_RELATIVE_CONFIDENCE = 0.5  # of a translation that was made to contain something
 _DOCUMENTS = 10  # times as many sentences of documents may wait as of other requests
+_MOST_CONSTRAINTS = 8  # of a sentence: each widens the beam, and a text may consist of placeholders
 _INLINE = 8  # so few sentences are tokenized at once; more would delay other requests
 
 
@@ -286,7 +287,10 @@ class SegmentTranslator:
         """
         target = self._translator.tokenizer.target
         encoded = target.encode(segment.protected)
-        if all(target.decode(ids) == part for part, ids in zip(segment.protected, encoded, strict=True)):
+        is_feasible = len(set(segment.protected)) <= _MOST_CONSTRAINTS
+        if is_feasible and all(
+            target.decode(ids) == part for part, ids in zip(segment.protected, encoded, strict=True)
+        ):
             glossary = Glossary(self._options.terms, always=tuple(dict.fromkeys(segment.protected)))
             constrained = replace(self._translator, glossary=glossary)
             (translation,) = await self._search(constrained, [segment])
