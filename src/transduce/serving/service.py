@@ -1,7 +1,7 @@
 """From texts to translations: segments, glossaries, placeholders and the guard around the running batches."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -62,7 +62,7 @@ class Sentence:
     """A sentence of a text, and its translations, best first."""
 
     segment: Segment
-    text: str  # with the markup of its source, if there is any
+    text: str  # as the model wrote it, without the markup of its source
     translation: Translation
     links: list[Link]
     warnings: list[Warning]
@@ -109,14 +109,13 @@ class Service:
         self, texts: Sequence[str], direction: Direction, options: Options
     ) -> list[TranslatedText]:
         """Translate several texts with one model."""
-        layouts = [await self._layout(text, direction, options) for text in texts]
-        translated = self.translate_layouts(layouts, direction, options)
-        return [text async for text in translated]
+        return [text async for text in self.stream(texts, direction, options)]
 
-    async def translate_layouts(
-        self, layouts: Sequence[Layout], direction: Direction, options: Options
-    ) -> AsyncIterator[TranslatedText]:
-        """Yield the translation of each layout, in order, as soon as it is there."""
+    async def stream(
+        self, texts: Sequence[str], direction: Direction, options: Options
+    ) -> AsyncGenerator[TranslatedText]:
+        """Yield the translation of each text, in order, as soon as it is there."""
+        layouts = [await self._layout(text, direction, options) for text in texts]
         segments = [segment for layout in layouts for segment in layout.segments]
         async with aclosing(self.sentences(segments, direction, options)) as sentences:
             for layout in layouts:
