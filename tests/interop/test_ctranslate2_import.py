@@ -67,6 +67,8 @@ SHAPES = [
     {"activation": "swiglu", "share": "target"},
     {"share": "none", "activation": "gelu_tanh"},
     {"positions": "learned", "activation": "swish"},
+    {"normalization": "rms", "norm": "pre", "share": "inputs"},
+    {"normalization": "rms", "activation": "geglu", "bias": False},
 ]
 
 
@@ -79,12 +81,28 @@ def test_out_and_in_again_gives_equal_weights_and_logits(shape, pieces, tmp_path
         if name in ours:
             assert torch.equal(parameter, ours[name]), name
         else:
-            assert name.endswith(".bias")  # of the output, which a file may have
+            assert name.endswith("bias")  # of the output, which a file may have, and of layers
             assert not parameter.any()
     source, target = torch.tensor([[5, 6, 7, 2]]), torch.tensor([[1, 8, 9]])
     torch.testing.assert_close(imported.model(source, target), model(source, target))
     artifact.save(imported.model, tmp_path / "model", imported.tokenizer)
     assert Translator.load(tmp_path / "model")(["a cat sat"])
+
+
+def test_an_appended_padding_token_is_left_out_again(pieces, tmp_path):
+    """Also where it is not what the decoder reads first."""
+    folder = exported(small_model(output_bias=True), tmp_path / "theirs", pieces)
+    names = json.loads((folder / "shared_vocabulary.json").read_text())
+    names[names.index("<pad>")] = "other"
+    (folder / "shared_vocabulary.json").write_text(json.dumps(names))
+    imported = read(folder)
+    assert imported.model.vocabulary.pad == len(names) != imported.model.vocabulary.bos
+    again = tmp_path / "again"
+    export_ctranslate2(imported.model, again, imported.tokenizer)
+    assert json.loads((again / "shared_vocabulary.json").read_text()) == names
+    shutil.copy(pieces, again / "sentencepiece.model")
+    found = dict(read(again).model.named_parameters())
+    assert all(torch.equal(found[name], own) for name, own in imported.model.named_parameters())
 
 
 @pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "bfloat16"])

@@ -23,10 +23,10 @@ def append_logit(bias: Tensor) -> Tensor:
 def has_appended_padding(model: Transformer) -> bool:
     """Return whether the last token is padding that is never predicted and whose embedding is zero.
 
-    It must also be what the decoder reads first: then an export starts from a zero embedding instead.
+    If it is also what the decoder reads first, an export starts from a zero embedding instead.
     """
     last, bias = model.vocabulary.target - 1, model.output.bias
-    if not model.vocabulary.source - 1 == last == model.vocabulary.pad == model.vocabulary.bos:
+    if not model.vocabulary.source - 1 == last == model.vocabulary.pad:
         return False
     rows = (matrix.weight[last] for matrix in (model.source_embedding, model.target_embedding, model.output))
     return bias is not None and bool(bias[last] <= _LOW) and not any(bool(row.any()) for row in rows)

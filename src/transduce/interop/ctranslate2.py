@@ -14,6 +14,7 @@ from transduce.files import user_path
 from transduce.interop.appended_padding import has_appended_padding
 from transduce.interop.ctranslate2_table import (
     EMBEDDINGS,
+    GATED,
     OUTPUT_BIAS,
     POSITIONS,
     copies,
@@ -58,7 +59,7 @@ def export_ctranslate2(
     spec.config.unk_token = min(unknown, default=target[min(model.vocabulary.pad, len(target) - 1)])
     # A decoder that starts from a zero embedding takes any token as its first one.
     start = "<s>" if "<s>" in target else target[model.vocabulary.eos]
-    first = start if has_appended_padding(model) else target[model.vocabulary.bos]
+    first = start if model.vocabulary.bos == len(target) else target[model.vocabulary.bos]
     spec.config.bos_token = spec.config.decoder_start_token = first
     spec.config.eos_token = target[model.vocabulary.eos]
     # Other tokens around a source are left to the caller.
@@ -130,7 +131,6 @@ _ACTIVATIONS = {  # their names
     "swiglu": "SWISH",
     "geglu": "GELU",
 }
-_GATED = ("swiglu", "geglu")
 
 
 def _specification(config: TransformerConfig) -> Any:
@@ -147,7 +147,7 @@ def _specification(config: TransformerConfig) -> Any:
         "pre_norm": config.has_final_norm,  # the only way to ask for a final norm; corrected below
         "layernorm_embedding": config.embedding_norm,
         "activation": common_spec.Activation[activation],
-        "ffn_glu": config.activation in _GATED,
+        "ffn_glu": config.activation in GATED,
         "rms_norm": config.normalization == "rms",
         "head_dim": config.d_k,
         "rotary_dim": d_k - d_k % 2 if config.positions == "rotary" else None,

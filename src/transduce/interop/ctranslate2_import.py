@@ -37,6 +37,7 @@ _PADDING = ("<pad>", "<blank>", "[PAD]", "<PAD>")
 _LARGEST_VOCABULARY = 1 << 26  # bytes
 _COPY = "copy the model again"
 _ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "swish", 3: "gelu"}
+_GATED = {"swish": "swiglu", "gelu": "geglu"}
 _REMEDY = "convert the original model instead, or use the ctranslate2 package"
 # Options that change the computation, and the only value of them that is supported.
 _REQUIRED = {
@@ -87,7 +88,8 @@ def read(path: Path) -> Imported:
     tokenizer = _tokenizer([path, folder], tokens, special)
     config = known.model_copy(update={"fixed_padding": tokens != vocabularies})
     model = build(config, tokenizer.vocabulary)
-    rows = list(ctranslate2_rows(config))
+    ours = dict(model.named_parameters())
+    rows = [row for row in ctranslate2_rows(config) if all(name in ours for name in row.ours)]
     import_rows(model, rows, with_zero_biases(rows, _without_copies(rows, state), model))
     translate = partial(_translate, folder, tokenizer)
     languages = argos.languages_in(path)
@@ -148,9 +150,10 @@ def _config(
     activation = _ACTIVATIONS.get(int(_option(file, "encoder/activation", 0)))
     if activation is None:
         raise ArtifactError(f"{file.path} has an activation that is not supported", _REMEDY)
-    gated = "encoder/layer_0/ffn/linear_0_noact/weight" in sizes
-    if gated and activation != "swish":
-        raise ArtifactError(f"{file.path} has gated feed-forward networks with {activation}", _REMEDY)
+    if "encoder/layer_0/ffn/linear_0_noact/weight" in sizes:
+        if activation not in _GATED:
+            raise ArtifactError(f"{file.path} has gated feed-forward networks with {activation}", _REMEDY)
+        activation = _GATED[activation]
     scale = _option(file, "encoder/scale_embeddings", 1)
     data = {
         "encoder_layers": _count(sizes, "encoder"),
@@ -158,8 +161,9 @@ def _config(
         "d_model": width,
         "d_ff": inner[0],
         "heads": int(_option(file, "encoder/num_heads", 8)),
-        "activation": "swiglu" if gated else activation,
+        "activation": activation,
         "norm": "pre" if _option(file, "encoder/pre_norm", 1) else "post",
+        "normalization": _normalization(file, sizes),
         "norm_epsilon": fields.get("layer_norm_epsilon") or 1e-5,
         "final_norm": "encoder/layer_norm/gamma" in sizes,
         "embedding_norm": "encoder/layernorm_embedding/gamma" in sizes,
@@ -174,6 +178,15 @@ def _config(
     if scale not in (0, 1) and not data["scale_embeddings"]:
         raise ArtifactError(f"{file.path} multiplies embeddings by {scale}", _REMEDY)
     return validate(TransformerConfig, data, where=str(file.path))
+
+
+def _normalization(file: CTranslate2File, sizes: Mapping[str, Any]) -> str:
+    """Return the kind of all norms: in CTranslate2, those without a bias are RMS norms."""
+    norms = {name.removesuffix("/gamma") for name in sizes if name.endswith("/gamma")}
+    without_bias = {name for name in norms if f"{name}/beta" not in sizes}
+    if without_bias and without_bias != norms:
+        raise ArtifactError(f"{file.path} has layer norms and RMS norms, which is not supported", _REMEDY)
+    return "rms" if without_bias else "layer"
 
 
 def _check_options(file: CTranslate2File) -> None:

@@ -60,7 +60,7 @@ _REQUIRED: dict[str, tuple[Any, ...]] = {
 # self-attention are not normalized.
 _POST_NORM = ("dan", "an")
 
-# ours → theirs, inside a layer
+# Matrices of attention and their biases
 _ATTENTION = {"Wq": "bq", "Wk": "bk", "Wv": "bv"}
 
 

@@ -63,15 +63,24 @@ def _write_ctranslate2(
 
     quantization = cast("Quantization | None", quantize)
     export_ctranslate2(_transformer(model, "ctranslate2"), folder, tokenizer, quantization=quantization)
-    if tokenizer is None or adds_end(tokenizer):
+    if tokenizer is None:
         return []
-    names = [
-        [str(tokenizer.source.token_at(token)) for token in ids]
-        for ids in (tokenizer.source_prefix, tokenizer.source_suffix)
-    ]
-    return [
-        f"ctranslate2 adds nothing to a source: give it {names[0]} before and {names[1]} after its tokens"
-    ]
+    before, after, first = (
+        [str(side.token_at(token)) for token in ids]
+        for side, ids in (
+            (tokenizer.source, tokenizer.source_prefix),
+            (tokenizer.source, tokenizer.source_suffix),
+            (tokenizer.target, tokenizer.target_prefix),
+        )
+    )
+    notes = []
+    if not adds_end(tokenizer):
+        notes.append(
+            f"ctranslate2 adds nothing to a source: give it {before} before and {after} after its tokens"
+        )
+    if first:
+        notes.append(f"every target begins with {first}: give ctranslate2 that as target_prefix")
+    return notes
 
 
 def _open_ctranslate2(

@@ -10,8 +10,9 @@ With the model itself, in float32, are compared:
    ties on its way.
 3. With references, BLEU of both, which is reported and decides nothing.
 
-Sources and targets of these are ids. Rounded weights are refused only if log-probabilities differ by more
-than 0.5 on average; all else is counted.
+Sources and targets of these are ids. A library that has loaded an exported tokenizer must also give every
+line the same ids, and our targets the same texts, but for unknown tokens. Rounded weights are refused only if
+log-probabilities differ by more than 0.5 on average; all else is counted.
 """
 
 from collections.abc import Sequence
