@@ -9,16 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from builders import TOKENS, small_model
+from builders import TOKENS, small_config, small_model
 from inside import run
 from transduce import Translator, artifact
+from transduce.config import Vocabulary
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError
 from transduce.interop.argos import write_pieces
 from transduce.interop.ctranslate2 import export_ctranslate2
 from transduce.interop.ctranslate2_import import read, recognises
+from transduce.interop.ctranslate2_peer import CTranslate2Peer
 from transduce.interop.hugging_face_export import export_hugging_face
 from transduce.interop.hugging_face_peer import load_tokenizer, outputs_of_lines
+from transduce.models.build import build
+from transduce.runs.parity import compare, take_samples
 
 pytest.importorskip("ctranslate2")
 spm = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
@@ -103,6 +107,43 @@ def test_an_appended_padding_token_is_left_out_again(pieces, tmp_path):
     shutil.copy(pieces, again / "sentencepiece.model")
     found = dict(read(again).model.named_parameters())
     assert all(torch.equal(found[name], own) for name, own in imported.model.named_parameters())
+
+
+@pytest.mark.parametrize("longer", ["source", "target"])
+def test_vocabularies_of_different_sizes(longer, pieces, tmp_path):
+    """Padding has one id: after the shorter one, and in the middle of the longer one."""
+    sizes = {"source": TOKENS - 6, "target": TOKENS - 6, longer: TOKENS}
+    model = build(small_config(share="none", output_bias=True), Vocabulary(**sizes), seed=1).eval()
+    folder = tmp_path / "theirs"
+    export_ctranslate2(model, folder)
+    processor = spm.SentencePieceProcessor(model_file=str(pieces))
+    names = {}
+    for side, size in sizes.items():
+        count = processor.get_piece_size()
+        names[side] = [processor.id_to_piece(n) if n < count else f"other{n}" for n in range(size)]
+        names[side][0] = "no padding"
+        (folder / f"{side}_vocabulary.json").write_text(json.dumps(names[side]))
+    fields = json.loads((folder / "config.json").read_text())
+    fields |= {"bos_token": "<s>", "decoder_start_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    (folder / "config.json").write_text(json.dumps(fields))
+    shutil.copy(pieces, folder / "sentencepiece.model")
+    imported = read(folder)
+    found, tokenizer = imported.model, imported.tokenizer
+    assert found.vocabulary.pad == TOKENS - 6
+    source, target = torch.tensor([[5, sizes["source"] - 1, 2]]), torch.tensor([[1, sizes["target"] - 1]])
+    ours = (tokens + (tokens >= TOKENS - 6).long() for tokens in (source, target))
+    kept = [token for token in range(found.vocabulary.target) if token != TOKENS - 6]
+    torch.testing.assert_close(found(*ours)[..., kept], model(source, target))
+    again = tmp_path / "again"
+    export_ctranslate2(found, again, tokenizer)
+    for side, expected in names.items():
+        assert json.loads((again / f"{side}_vocabulary.json").read_text()) == expected
+    samples = take_samples(found, tokenizer, ["a cat sat"], longest=20)
+    parity = compare(found, tokenizer, CTranslate2Peer(again, found, tokenizer), samples)
+    assert "greedy decoding: 1 of 1" in " ".join(parity.findings)
+    shutil.copy(pieces, again / "sentencepiece.model")
+    weights = dict(read(again).model.named_parameters())
+    assert all(torch.equal(weights[name], own) for name, own in found.named_parameters())
 
 
 @pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "bfloat16"])

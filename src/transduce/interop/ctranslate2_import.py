@@ -21,7 +21,7 @@ from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError
 from transduce.files import read_json, read_json_object, read_text
 from transduce.interop import argos
-from transduce.interop.appended_padding import PAD, append_logit, append_row
+from transduce.interop.added_padding import PAD, add_logit, add_row, add_token
 from transduce.interop.ctranslate2_file import CTranslate2File, float_weights, read_ctranslate2
 from transduce.interop.ctranslate2_table import EMBEDDINGS, OUTPUT, OUTPUT_BIAS, POSITIONS, ctranslate2_rows
 from transduce.interop.imported import Format, Imported
@@ -237,13 +237,13 @@ def _special_tokens(
     eos = str(fields.get("eos_token") or "</s>")
     start = str(fields.get("decoder_start_token") or fields.get("bos_token") or "<s>")
     from_zero = bool(_option(file, "decoder/start_from_zero_embedding", 0))
-    known = [token for token in _PADDING if all(token in tokens for tokens in vocabularies)]
+    known = [token for token in _PADDING if _has_one_id(token, vocabularies)]
     if known and not from_zero:
         pad = known[0]
     else:
         pad = next(name for name in (PAD, "<padding>") if not any(name in tokens for tokens in vocabularies))
-        vocabularies = [[*tokens, pad] for tokens in vocabularies]
-        _append_token(state)
+        place, vocabularies = add_token(vocabularies, pad)
+        _add_token(state, place)
     for side, tokens in zip(_SIDES, vocabularies, strict=True):
         if eos not in tokens:
             raise ArtifactError(f"the {side} vocabulary of {file.path.parent} has no {eos}", _REMEDY)
@@ -256,12 +256,19 @@ def _special_tokens(
     return vocabularies, special
 
 
-def _append_token(state: dict[str, Tensor]) -> None:
+def _has_one_id(token: str, vocabularies: list[list[str]]) -> bool:
+    """Return whether a token is in all vocabularies, at the same place."""
+    return all(
+        token in tokens and tokens.index(token) == vocabularies[0].index(token) for tokens in vocabularies
+    )
+
+
+def _add_token(state: dict[str, Tensor], place: int) -> None:
     """Add a token with an embedding of zeros, which is never predicted."""
     for name in EMBEDDINGS:
-        state[name] = append_row(state[name])
+        state[name] = add_row(state[name], place)
     output = state[OUTPUT]
-    state[OUTPUT_BIAS] = append_logit(state.get(OUTPUT_BIAS, output.new_zeros(len(output) - 1)))
+    state[OUTPUT_BIAS] = add_logit(state.get(OUTPUT_BIAS, output.new_zeros(len(output) - 1)), place)
 
 
 def _tokenizer(folders: list[Path], tokens: list[list[str]], special: SpecialTokens) -> TokenizerPair:

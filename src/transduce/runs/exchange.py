@@ -106,9 +106,7 @@ def _summary(imported: Imported, samples: list[SampleTranslation], *, is_chosen:
     if imported.translate is None:
         return f"{tried}; for this format, nothing is compared"
     if not is_chosen:
-        return (
-            f"{tried}; nothing is compared without --source-lang and --target-lang"
-        )
+        return f"{tried}; nothing is compared without --source-lang and --target-lang"
     return f"{tried}; {imported.library} is not installed, or cannot load the model"
 
 
