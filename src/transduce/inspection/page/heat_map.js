@@ -2,7 +2,7 @@
 // image, with one pixel each, and only the focused cell is an element.
 
 const MAX_CELLS = 2500;
-const PAPER = 660; // pixels of width on paper
+const [PAPER, WIDE_PAPER] = [660, 960]; // pixels of width on paper, upright and on its side
 const grid = { cell: 32, isImage: false, picture: null };
 
 function startMap() {

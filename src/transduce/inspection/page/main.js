@@ -53,7 +53,7 @@ startTabs();
 startTheme(() => {
   paintScale();
   // Paper has its own width.
-  $("tree").style.setProperty("--on-paper", Math.min(1, PAPER / (COLUMN_WIDTH * branches.length)));
+  $("tree").style.setProperty("--on-paper", Math.min(1, WIDE_PAPER / (COLUMN_WIDTH * branches.length)));
   if (!hasAttention) return;
   drawOverview();
   drawMap();
