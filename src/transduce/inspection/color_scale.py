@@ -35,6 +35,14 @@ def scale_top(weights: Tensor) -> float:
     return next((top for top in TOPS if peak <= top), 1.0)
 
 
+def shared_top(maps: Tensor) -> float:
+    """Return where one scale for the maps of all heads, (layers, heads, rows, columns), ends.
+
+    It is the median of their largest weights: up to the largest of all, one sharp head would darken the others.
+    """
+    return float(maps.flatten(2).amax(dim=-1).median())
+
+
 def _srgb(lightness: float, chroma: float) -> tuple[int, int, int]:
     """Convert a color of this hue from OKLCH (Ottosson, 2020) to sRGB bytes."""
     angle = math.radians(_HUE)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CELL = 0.34  # inches
 MAX_SIZE = 25  # inches: with more than about 70 tokens, cells become smaller instead
 DPI = 120
-UPRIGHT = 2  # characters of a token that fit into a cell
+UPRIGHT = 2  # characters: longer tokens are turned
 LARGE, SMALL = 10, 4  # points: labels shrink with their cells; below SMALL, some are left out
 # Fonts in order of preference; each provides the characters that those before it lack.
 FONTS = (
@@ -90,7 +90,8 @@ def _draw(figure: "Figure", weights: Tensor, rows: list[str], columns: list[str]
     _label(axes.set_yticks, rows, height, rotation=0)
     axes.xaxis.tick_top()
     for label in axes.get_xticklabels():
-        if len(label.get_text().replace(r"\$", "$")) <= UPRIGHT:
+        characters = len(label.get_text().replace(r"\$", "$"))
+        if characters <= UPRIGHT and characters * label.get_fontsize() <= 72 * width / len(columns):
             label.set_rotation(0)
     axes.xaxis.set_label_position("top")
     axes.set(xlabel="source token", ylabel="target token")
