@@ -48,7 +48,7 @@ function startBeam() {
 }
 
 function drawCandidates() {
-  const head = ["", "Text", "Score", "Log-probability", "Tokens"].map((text, column) => element("th", { scope: "col", class: column > 1 ? "number" : "" }, text));
+  const head = ["Rank", "Text", "Score", "Log-probability", "Tokens"].map((text, column) => element("th", { scope: "col", class: column > 1 ? "number" : "" }, text));
   const rows = data.candidates.map((candidate, rank) => {
     const text = element("td", { dir: "auto" }, candidate.text);
     if (!candidate.ended) text.append(element("small", {}, " (length limit reached)"));

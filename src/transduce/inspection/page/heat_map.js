@@ -3,6 +3,7 @@
 
 const MAX_CELLS = 2500;
 const [PAPER, WIDE_PAPER] = [660, 960]; // pixels of width on paper, upright and on its side
+const MARGINS = 26; // pixels: of the scroller, with a scroll bar
 const grid = { cell: 32, isImage: false, picture: null };
 
 function startMap() {
@@ -76,7 +77,7 @@ function cellSize(rows, columns) {
   const longest = Math.max(...tokensOf.queries().map((text) => text.length));
   const names = Math.min(160, Math.max(72, 9 * longest + 18));
   if (printing.matches) return Math.min(largest, Math.floor((10 * (PAPER - names)) / columns) / 10 - 1);
-  const room = $("map-scroller").clientWidth - names;
+  const room = $("map-scroller").clientWidth - names - MARGINS;
   return [largest, 28].find((width) => width <= largest && (width + 1) * columns <= room) ?? Math.min(largest, 24);
 }
 
@@ -106,6 +107,7 @@ function drawMap() {
   makeReachable($("map"), current);
   if (hadFocus) current.focus();
   showCell(view.row, view.column, true);
+  makeScrollable($("strip"));
 }
 
 // HTML text (of numbers only) is much faster than DOM calls.
@@ -114,9 +116,9 @@ function rowOfCells(map, row, columns, top) {
   let cells = "";
   for (let column = 0; column < columns; column++) {
     const weight = map[row * columns + column];
-    const number = hasNumbers && weight >= 0.05 ? shortWeight(weight) : "";
+    const number = hasNumbers && weight >= 0.05 ? ` data-number="${shortWeight(weight)}"` : "";
     const kind = isMasked(row, column) ? "hatched" : `w${level(weight, top)}`;
-    cells += `<td class="${kind}" tabindex="-1" data-row="${row}" data-column="${column}" aria-label="${cellLabel(row, column)}"><span aria-hidden="true">${number}</span></td>`;
+    cells += `<td class="${kind}" tabindex="-1" data-row="${row}" data-column="${column}" aria-label="${cellLabel(row, column)}"${number}></td>`;
   }
   return cells;
 }

@@ -52,3 +52,9 @@ function neighbor(items, item, key, keys) {
   if (key === keys[1]) return items[index + 1];
   return undefined;
 }
+
+// With the keyboard, a box without focusable content is scrolled while it has the focus itself.
+function makeScrollable(box) {
+  if (box.scrollHeight > box.clientHeight || box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+  else box.removeAttribute("tabindex");
+}

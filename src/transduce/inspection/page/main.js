@@ -11,6 +11,7 @@ function startTabs() {
     }
     // What is hidden has no size: the map is measured anew.
     if (tab.id === "tab-attention" && ramp.length) drawMap();
+    if (tab.id === "tab-beam") makeScrollable($("candidates-scroller"));
   };
   $("tabs").addEventListener("click", (event) => tabs.includes(event.target) && open(event.target));
   rove($("tabs"), "[role=tab]", (item, key) => {
