@@ -6,9 +6,9 @@ import pytest
 import torch
 from inspection_page import Page, emulate, forget, start_browser
 from selenium.webdriver.common.keys import Keys
-from serving.page_driver import axe_source
 from subjects import ARABIC, ENGLISH, GERMAN, inspection_of, look, model_for
 
+from serving.page_driver import axe_source
 from transduce.inspection.color_scale import scale_top
 
 TOKENS = 120

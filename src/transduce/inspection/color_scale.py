@@ -7,7 +7,10 @@ from torch import Tensor
 
 LEVELS = 64
 _HUE = 262  # degrees
-_LIGHT, _DARK = (0.975, 0.33), (0.24, 0.93)  # lightness of the weight 0, the color of the page, and of the top
+_LIGHT, _DARK = (
+    (0.975, 0.33),
+    (0.24, 0.93),
+)  # lightness of the weight 0, the color of the page, and of the top
 TOPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # few values, so that maps with the same top are comparable
 _ROWS_BELOW_TOP = 0.9
 
@@ -38,7 +41,8 @@ def scale_top(weights: Tensor) -> float:
 def shared_top(maps: Tensor) -> float:
     """Return where one scale for the maps of all heads, (layers, heads, rows, columns), ends.
 
-    It is the median of their largest weights: up to the largest of all, one sharp head would darken the others.
+    It is the median of their largest weights: on a scale up to the largest of all, one sharp head would darken
+    the others.
     """
     return float(maps.flatten(2).amax(dim=-1).median())
 
