@@ -41,8 +41,8 @@ def scale_top(weights: Tensor) -> float:
 def shared_top(maps: Tensor) -> float:
     """Return where one scale for the maps of all heads, (layers, heads, rows, columns), ends.
 
-    It is the median of their largest weights: on a scale up to the largest of all, one sharp head would darken
-    the others.
+    It is the median of their largest weights: on a scale up to the largest of all, one sharp head would
+    darken the others.
     """
     return float(maps.flatten(2).amax(dim=-1).median())
 

@@ -135,7 +135,7 @@ def _instructive(sources: Mapping[str, str]) -> list[str]:
 
 
 def _page_source(held_out: Mapping[str, str], outputs: Sequence[str]) -> str:
-    """Return the example with the most letters, such as a month in words, among the correct ones if there are any."""
+    """Return the shown example with the most letters, such as a month in words; a correct one if possible."""
     by_source = dict(zip(held_out, outputs, strict=True))
 
     def merit(source: str) -> tuple[bool, int]:
