@@ -176,6 +176,15 @@ def test_a_long_sentence_is_an_image_with_a_cell_where_the_focus_is(show, long):
     assert page.focused("className") == "cursor"
 
 
+def test_an_address_leads_to_its_cell(show, long):
+    page = show(long, "#row=100&column=90")
+    cell, panel = page.script(
+        "[document.querySelector('#map .cursor'), document.getElementById('map-scroller')].map(boxOf)"
+    )
+    assert panel["left"] + 60 < cell["left"] < cell["right"] < panel["right"]
+    assert panel["top"] + 40 < cell["top"] < cell["bottom"] < panel["bottom"]
+
+
 def test_keys_are_answered_at_once(show, long):
     page = show(long)
     page.browser.execute_cdp_cmd("Performance.enable", {})

@@ -141,6 +141,13 @@ function measure(corner) {
   $("map").setAttribute("aria-colcount", columns + 1);
 }
 
+// Scroll to the cell of the view, which an address may place anywhere.
+function reveal() {
+  const [box, cell] = [$("map-scroller"), cellAt(view.row, view.column)];
+  const isOutside = cell.offsetTop > box.clientHeight - grid.cell || cell.offsetLeft > box.clientWidth - grid.cell;
+  if (isOutside) box.scrollTo(cell.offsetLeft - box.clientWidth / 2, cell.offsetTop - box.clientHeight / 2);
+}
+
 // Two digits fit into a cell.
 const shortWeight = (weight) => (weight > 0.995 ? "1" : `.${String(Math.round(100 * weight)).padStart(2, "0")}`);
 

@@ -59,3 +59,4 @@ startTheme(() => {
   drawOverview();
   drawMap();
 });
+if (hasAttention && kept.has("row")) reveal();
