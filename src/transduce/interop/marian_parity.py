@@ -90,7 +90,8 @@ def compare_logits(model: Transformer, file: MarianFile) -> float:
     place, padding = added_padding(model), padding_place(file)
     vocabulary, generator = model.vocabulary, torch.Generator().manual_seed(0)
     # Of both models, which number the same tokens differently
-    sources, targets = list[Tensor](), list[Tensor]()
+    sources: list[Tensor] = []
+    targets: list[Tensor] = []
     for size, both in ((vocabulary.source, sources), (vocabulary.target, targets)):
         tokens = torch.randint(size, (_ROWS, _LENGTH), generator=generator)
         tokens[(tokens == vocabulary.pad) | (tokens == vocabulary.bos)] = vocabulary.eos
