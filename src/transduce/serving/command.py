@@ -54,7 +54,8 @@ def serve_models(
 ) -> None:
     """Check the models and the settings, say what is served where, and serve until the process is stopped."""
     try:
-        from transduce.serving.run import run
+        from transduce.serving.run import serve
+        from transduce.serving.workers import run_workers
     except ImportError as error:
         raise DependencyError(
             f"serving needs {error.name}, which is not installed", "run: pip install 'transduce[serve]'"
@@ -88,6 +89,7 @@ def serve_models(
     more = f" and {len(directions.all) - 10:,} more" if len(directions.all) > 10 else ""
     with _listen(host, port) as listener:
         address = f"http://{_shown(host)}:{listener.getsockname()[1]}"
+        run = serve if workers == 1 else run_workers
         run(settings, listener, lambda: say(f"serving {names}{more} on {address} (stop: Ctrl-C)"))
 
 

@@ -1,4 +1,4 @@
-"""Run the server: one process, or several on one port."""
+"""Run the server in this process."""
 
 import asyncio
 import math
@@ -13,7 +13,6 @@ from fastapi import FastAPI
 from transduce.serving.app import create_app
 from transduce.serving.protocol import TimedProtocol
 from transduce.serving.settings import ServerSettings
-from transduce.serving.workers import run_workers
 
 MOST_CONNECTIONS = 1000  # of one process; further ones are answered with 503
 
@@ -37,14 +36,6 @@ class StoppingServer(uvicorn.Server):
         self._on_stop()
         self.force_exit |= self.should_exit and sig == signal.SIGINT
         self.should_exit = True
-
-
-def run(settings: ServerSettings, listener: socket.socket, on_started: Callable[[], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C; what was accepted is finished first."""
-    if settings.workers > 1:
-        run_workers(settings, listener, on_started)
-    else:
-        serve(settings, listener, on_started)
 
 
 def serve(settings: ServerSettings, listener: socket.socket, on_started: Callable[[], None]) -> None:
