@@ -14,7 +14,13 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["p
     "optional-dependencies"
 ]
 TOOLS = {"dev", "docs"}  # programs that developers run
-MODULES = {"Babel": "babel", "pillow": "PIL", "unbabel-comet": "comet"}  # where the names differ
+MODULES = {  # where the names differ
+    "Babel": "babel",
+    "pillow": "PIL",
+    "prometheus-client": "prometheus_client",
+    "python-multipart": "python_multipart",
+    "unbabel-comet": "comet",
+}
 
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - TOOLS))

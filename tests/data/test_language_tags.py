@@ -8,6 +8,7 @@ from transduce.data.language_tags import (
     directions_of,
     with_defaults,
     with_language_tags,
+    with_languages,
 )
 from transduce.data.prepared import Pairs, PairWriter
 from transduce.data.resegment import Resegmentation
@@ -111,3 +112,68 @@ def test_bpe_dropout_keeps_the_tokens_around_a_text(tmp_path):
             assert side.decode(new) == side.decode(old) == TEXT[index % 2]
             assert dropout.read(name, index, 0, limit=len(new)).tolist() == new
             assert dropout.read(name, index, 0, limit=len(new) - 1).tolist() == old
+
+
+def test_one_direction_is_recorded_without_a_tag(tmp_path):
+    plain = train_tokenizer(TEXT, TEXT, size=300)
+    known = with_languages(plain, [THERE, THERE])
+    assert known.vocabulary == plain.vocabulary
+    assert not known.has_language_tokens
+    known.save(tmp_path)
+    for tokenizer in (known, TokenizerPair.load(tmp_path)):
+        assert tokenizer.directions == [THERE]
+        assert tokenizer.encode_source(TEXT) == plain.encode_source(TEXT)
+        assert tokenizer.encode_target(TEXT) == plain.encode_target(TEXT)
+    assert with_languages(plain, []) is plain
+    assert with_languages(plain, [(None, "de")]).directions == [(None, "de")]
+    several = with_languages(plain, [THERE, BACK])
+    assert several.special.languages == {"de": "<2de>", "en": "<2en>"}
+    assert set(several.directions) == {THERE, BACK}
+
+
+def test_a_direction_can_be_replaced_where_no_token_tells_it():
+    plain = train_tokenizer(TEXT, TEXT, size=300)
+    known = with_defaults(plain, [THERE])
+    assert known.directions == [THERE]
+    assert with_defaults(known, [("nl", "de")]).directions == [("nl", "de")]
+    assert with_defaults(known, [(None, "fr")]).directions == [("en", "fr")]
+
+
+def test_a_model_of_one_direction_accepts_its_own_languages_alone():
+    known = train_tokenizer(TEXT, TEXT, size=300).with_direction(*THERE)
+    for given in (THERE, ("en", None), (None, "de"), (None, None)):
+        assert known.for_languages(*given).directions == [THERE]
+    for given, facts in (
+        (BACK, "source language is en.*'de'"),
+        (("en", "fr"), "target language is de.*'fr'"),
+    ):
+        with pytest.raises(DataError, match=facts):
+            known.for_languages(*given)
+    half = train_tokenizer(TEXT, TEXT, size=300).with_direction(None, "de")
+    assert half.for_languages(None, "de").directions == [(None, "de")]
+    with pytest.raises(DataError, match=r"source language is not known.*'en'"):
+        half.for_languages(*THERE)
+
+
+def test_languages_that_no_token_tells_change_no_ids():
+    plain = train_tokenizer(TEXT, TEXT, size=300)
+    known = plain.with_direction(*THERE)
+    assert plain.is_like(known)
+    assert known.is_like(plain.with_direction(*BACK))
+    bare = TokenizerPair(
+        known.source, known.target, (), known.special.model_copy(update={"source_suffix": []})
+    )
+    assert not known.is_like(bare)
+    tagged = with_language_tags(plain, ["en", "de"])
+    assert not tagged.is_like(plain)
+    assert not tagged.for_languages(*THERE).is_like(tagged.for_languages(*BACK))
+
+
+def test_a_source_that_no_token_tells_needs_no_token():
+    tokens = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "languages": {"de": "<2de>", "fr": "<2fr>"}}
+    special = SpecialTokens(**tokens, source_prefix=["{target_language}"], source_language="en")
+    assert special.directions == [("en", "de"), ("en", "fr")]
+    with pytest.raises(ConfigError, match="'en' has no token"):
+        SpecialTokens(**tokens, source_suffix=["{source_language}"], source_language="en")
+    with pytest.raises(ConfigError, match="'en' has no token"):
+        SpecialTokens(**tokens, source_prefix=["{target_language}"], target_language="en")

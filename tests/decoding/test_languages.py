@@ -193,3 +193,16 @@ def test_pieces_of_one_token_are_translated():
     found = Translator(model, tokenizer, SearchSettings(min_length=2))(["q", ""])
     assert found[0].candidates
     assert not found[1].candidates
+
+
+def test_a_model_of_one_direction():
+    plain = train_tokenizer(TEXT, TEXT, kind="char")
+    small = build(small_config(), plain.vocabulary, seed=1).eval()
+    known = plain.with_direction("de", "en")
+    expected = [each.text for each in Translator(small, plain)(LINES)]
+    for languages in ({}, {"source_language": "de", "target_language": "en"}, {"target_language": "en"}):
+        assert [each.text for each in Translator(small, known, **languages)(LINES)] == expected
+    for languages in ({"source_language": "en"}, {"target_language": "fr"}):
+        with pytest.raises(DataError, match="language is") as caught:
+            Translator(small, known, **languages)
+        assert "\n" not in caught.value.problem

@@ -12,6 +12,7 @@ from transduce import artifact
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError, DataError
 from transduce.interop.folders import read_folder
+from transduce.interop.formats import read_foreign
 from transduce.interop.hugging_face_export import export_hugging_face
 from transduce.interop.hugging_face_peer import load_peer, outputs_of_lines
 
@@ -142,7 +143,7 @@ def test_marian_out_again(options, pieces, tmp_path):
 
 def test_marian_with_languages(pieces, tmp_path):
     theirs, _ = marian_folder(tmp_path, pieces, languages=[">>fra<<", ">>cmn_Hans<<"])
-    imported = read_folder(tmp_path)
+    imported = read_foreign(tmp_path)
     assert any("--target-lang" in note for note in imported.notes)
     with pytest.raises(DataError, match="--target-lang"):
         imported.tokenizer.encode_source(["the cat"])

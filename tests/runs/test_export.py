@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from builders import bytes_and_one_special, small_gpt
-from exchange import LINES, train_sentencepiece, write_like_marian, write_model
+from exchange import LINES, train_sentencepiece, write_like_marian, write_model, write_multilingual
 from inside import run
 from transduce import artifact
 from transduce.config import Vocabulary
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError
 from transduce.interop import ctranslate2_peer
+from transduce.interop.formats import read_foreign
 from transduce.interop.onnx import export_onnx
 from transduce.runs import export_targets
 from transduce.runs.onnx_text_check import verify_text_model
@@ -78,12 +79,12 @@ def test_a_language_model(tmp_path):
 def test_a_language_model_that_was_damaged(tmp_path):
     pytest.importorskip("onnxruntime")
     model = small_gpt(layers=1)
-    export_onnx(model, tmp_path)
+    export_onnx(model, tmp_path / "out")
     with torch.no_grad():
         model.output.weight[7] += 0.01
     with pytest.raises(ArtifactError, match="logits of random texts differ"):
-        verify_text_model(model, tmp_path)
-    assert any("greedy" in line for line in verify_text_model(model, tmp_path, rounded=True))
+        verify_text_model(model, tmp_path / "out")
+    assert any("greedy" in line for line in verify_text_model(model, tmp_path / "out", rounded=True).findings)
 
 
 def broken(monkeypatch, change):
@@ -150,7 +151,7 @@ def test_libraries_that_are_not_installed(model, tmp_path, monkeypatch):
         (("--to", "marian", "--quantize", "int8"), "leave out --quantize"),
         (("--to", "ctranslate2", "--quantize", "int4"), "int8_float32"),
         (("--to", "ctranslate2", "--reference", "text"), "add --source"),
-        (("--to", "ctranslate2", "--source-lang", "en"), "without --argos"),
+        (("--to", "ctranslate2", "--source-lang", "en"), "leave out --source-lang"),
         (("--to", "onnx", "--sentencepiece", "text"), "without --argos"),
         (("--to", "ctranslate2", "--argos"), "--source-lang"),
         (("--to", "onnx", "--argos", "--source-lang", "a", "--target-lang", "b"), "--to ctranslate2"),
@@ -162,6 +163,28 @@ def test_what_cannot_be_done_is_refused(model, tmp_path, options, named):
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert named in done.stderr
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "huggingface"])
+def test_a_model_with_several_languages(tmp_path, to):
+    pytest.importorskip(PACKAGES[to])
+    folder, out = tmp_path / "model", tmp_path / "out"
+    write_multilingual(folder, sine_layout="halves")
+    undecided = export(folder, out, to)
+    assert (undecided.returncode, "--target-lang" in undecided.stderr) == (2, True)
+    done = export(folder, out, to, "--source-lang", "a", "--target-lang", "b")
+    assert done.returncode == 0, done.stderr
+    assert "greedy decoding: 5 of 5 lines equal" in done.stderr
+    assert ("<2b>" in done.stderr) == (to == "ctranslate2")  # which does not add it to a source
+
+
+def test_a_model_with_several_languages_has_no_argos_package(tmp_path):
+    pytest.importorskip("ctranslate2")
+    write_multilingual(tmp_path / "model")
+    options = ("--argos", "--source-lang", "a", "--target-lang", "b")
+    done = export(tmp_path / "model", tmp_path / "a-b.argosmodel", "ctranslate2", *options)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "leave out --argos" in done.stderr
 
 
 def test_a_place_in_use_is_left_alone(model, tmp_path):
@@ -224,6 +247,13 @@ def test_an_argos_package_and_back(marian, tmp_path):
     assert done.returncode == 0, done.stderr
     assert run("import", package, "--out", tmp_path / "again").returncode == 0
     assert_equal_to_the_bit(model, tmp_path / "again")
+    assert artifact.load_tokenizer(tmp_path / "again").directions == [(None, None)]  # "a" is no code
+    known = artifact.load_tokenizer(folder).with_direction("zh", "en")
+    artifact.save(model, tmp_path / "known", known)
+    done = export(tmp_path / "known", tmp_path / "known.argosmodel", "ctranslate2", "--argos", "--no-check")
+    assert done.returncode == 0, done.stderr
+    imported = read_foreign(tmp_path / "known.argosmodel")
+    assert imported.tokenizer.directions == [("zh", "en")]
     written = export(folder, tmp_path / "written.argosmodel", "ctranslate2", *options[:-1])
     assert written.returncode == 0, written.stderr
     assert "pieces: 5 of 5 lines equal those of sentencepiece" in written.stderr
@@ -241,7 +271,8 @@ def test_an_argos_package_and_back(marian, tmp_path):
     assert "--sentencepiece" in native.stderr
     misnamed = export(folder, tmp_path / "c.zip", "ctranslate2", *options, sentencepiece)
     assert ".argosmodel" in misnamed.stderr
-    assert names(tmp_path) == ["a-b.argosmodel", "again", "anew", "other", "written.argosmodel"]
+    packages = ["a-b.argosmodel", "known.argosmodel", "written.argosmodel"]
+    assert names(tmp_path) == sorted([*packages, "again", "anew", "known", "other"])
 
 
 def test_the_exported_tokenizer_is_compared(tmp_path, monkeypatch):
@@ -258,8 +289,8 @@ def test_the_exported_tokenizer_is_compared(tmp_path, monkeypatch):
     def write(model, tokenizer, place, *others):
         notes = target.write(model, tokenizer, place, *others)
         ids = json.loads((place / "vocab.json").read_text())
-        ids["▁"], ids["s"] = ids["s"], ids["▁"]
-        (place / "vocab.json").write_text(json.dumps(ids))
+        moved = {token: (number + 1) % len(ids) for token, number in ids.items()}
+        (place / "vocab.json").write_text(json.dumps(moved))
         return notes
 
     monkeypatch.setitem(export_targets.TARGETS, "huggingface", replace(target, write=write))

@@ -1,8 +1,8 @@
 """A server with the page and the ``/v1`` contract but without a model, for tests of the page.
 
-It knows a few sentences and translates every other word into capitals, last word first, so that an alignment that
-is drawn the wrong way round shows. Words of a text steer it: ``slow`` answers late, ``busy`` refuses once,
-``looping`` is warned about.
+It knows a few sentences and translates every other word into capitals, last word first, so that an alignment
+that is drawn the wrong way round shows. Words of a text steer it: ``slow`` answers late, ``busy`` refuses
+once, ``looping`` is warned about.
 """
 
 import json
@@ -65,22 +65,20 @@ def translate_text(text: str, request: dict[str, Any]) -> dict[str, Any]:
     if source == "auto":
         source = "de" if re.search("[äöüß]|ein", text, re.IGNORECASE) else "en"
         detected = {"language": source, "confidence": 0.93}
-    whole, position, sentences, warnings, hits = "", 0, [], [], []
+    whole, position = "", 0
+    sentences: list[dict[str, Any]] = []
+    warnings: list[dict[str, Any]] = []
+    hits: list[dict[str, str]] = []
     for match in re.finditer(r"\S[^.!?\n]*[.!?]*", text):
         begin, end = match.span()
         end = begin + len(match[0].rstrip())
         whole += text[position:begin]
         translated, order = translate_sentence(text[begin:end], source, terms)
         target = len(whole)
+        words = [(begin + first, begin + last) for first, last in words_of(text[begin:end])]
         alignment = [
-            [
-                begin + words_of(text[begin:end])[of][0],
-                begin + words_of(text[begin:end])[of][1],
-                target + first,
-                target + last,
-            ]
+            [*words[of], target + first, target + last]
             for of, (first, last) in zip(order, words_of(translated), strict=False)
-            if of < len(words_of(text[begin:end]))
         ]
         confidence = 0.31 if "looping" in match[0] else 0.87
         if "looping" in match[0]:
@@ -109,7 +107,7 @@ def translate_text(text: str, request: dict[str, Any]) -> dict[str, Any]:
         "source_language": source,
         "target_language": request.get("target"),
         "detected": detected,
-        "confidence": min((float(str(one["confidence"])) for one in sentences), default=1.0),
+        "confidence": min((one["confidence"] for one in sentences), default=1.0),
         "warnings": warnings,
         "glossary_hits": hits,
         "sentences": sentences,
@@ -133,6 +131,9 @@ class FakeServer(ThreadingHTTPServer):
         self.address = f"http://127.0.0.1:{self.server_port}/"
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: browsers drop connections that they no longer need."""
+
     def bodies(self, path: str) -> list[Any]:
         return [body for asked, body in self.requests if asked == path]
 
@@ -146,7 +147,7 @@ class FakeServer(ThreadingHTTPServer):
             else [],
             "limits": {"characters": 2000, "items": 3},
             "key_required": self.key is not None,
-            "detection": self.detection and self.languages,
+            "detection": self.languages,
             "documents": [".txt", ".html", ".srt", ".docx"],
         }
 
@@ -270,7 +271,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def inspect(self, form: dict[str, list[str]]) -> None:
         text = form["text"][0].replace("&", "&amp;").replace("<", "&lt;")
-        page = f"<!DOCTYPE html><html lang=en><title>Attention</title><style>p{{color:#28c}}</style><p id=t>{text}</p>"
+        style = "p{color:#28c} @media (prefers-color-scheme: dark) { html { background: #12151c } }"
+        page = f"<!DOCTYPE html><html lang=en><title>A</title><style>{style}</style><p id=t>{text}</p>"
         policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"
         self.answer(200, page.encode(), "text/html", Content_Security_Policy=policy)
 
@@ -285,8 +287,3 @@ def alternatives(body: dict[str, Any]) -> list[dict[str, Any]]:
         {"text": f"{prefix}{word}{tail}", "next": word, "confidence": 0.6 - 0.1 * rank}
         for rank, word in enumerate(words)
     ]
-
-
-if __name__ == "__main__":
-    print(FakeServer(port=8123).address)
-    threading.Event().wait()

@@ -27,14 +27,8 @@ def export(
     --source-lang zh --target-lang en --out zh-en.argosmodel
     """
     from transduce.cli.errors import say
-    from transduce.errors import ConfigError
     from transduce.runs.export import Package, export_model
 
-    package = None
-    if argos:
-        if source_lang is None or target_lang is None:
-            raise ConfigError("an Argos package needs its languages", "add --source-lang and --target-lang")
-        package = Package(source_lang, target_lang)
     done = export_model(
         model,
         out,
@@ -43,7 +37,7 @@ def export(
         source=source,
         reference=reference,
         check=not no_check,
-        package=package,
+        package=Package(source_lang, target_lang) if argos else None,
         sentencepiece=sentencepiece,
         languages=None if argos else (source_lang, target_lang),
     )

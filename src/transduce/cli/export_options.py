@@ -67,12 +67,18 @@ SentencePiece = Annotated[
 SourceLanguage = Annotated[
     str | None,
     Option(
-        "--source-lang", metavar="CODE", help="Language of the source; for --argos.", rich_help_panel=o.DATA
+        "--source-lang",
+        metavar="CODE",
+        help="Language of the source, for --argos and for models with several; default: the model's own.",
+        rich_help_panel=o.DATA,
     ),
 ]
 TargetLanguage = Annotated[
     str | None,
     Option(
-        "--target-lang", metavar="CODE", help="Language of the target; for --argos.", rich_help_panel=o.DATA
+        "--target-lang",
+        metavar="CODE",
+        help="Language of the target, for --argos and for models with several; default: the model's own.",
+        rich_help_panel=o.DATA,
     ),
 ]

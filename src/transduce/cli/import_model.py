@@ -48,6 +48,24 @@ def import_model(
             "which tensor is what.",
         ),
     ] = None,
+    source_language: Annotated[
+        str | None,
+        typer.Option(
+            "--source-lang",
+            metavar="CODE",
+            help="Language of the source; default: as the model's files tell, if they do.",
+            rich_help_panel=o.DATA,
+        ),
+    ] = None,
+    target_language: Annotated[
+        str | None,
+        typer.Option(
+            "--target-lang",
+            metavar="CODE",
+            help="Language of the target, likewise. For a model with several, both set its default.",
+            rich_help_panel=o.DATA,
+        ),
+    ] = None,
 ) -> None:
     """Convert a model of another toolkit into a model folder.
 
@@ -56,7 +74,9 @@ def import_model(
     from transduce.cli.errors import say
     from transduce.runs.exchange import import_model as run
 
-    report = run(path, out, format_name, names)
+    report = run(
+        path, out, format_name, names, source_language=source_language, target_language=target_language
+    )
     model = report.imported.model
     count = sum(parameter.numel() for parameter in model.parameters())
     say(f"{model.config.family}: {model.config.summary}, {count:,} parameters", err=True)
@@ -66,6 +86,6 @@ def import_model(
         say(f"  {sample.source} → {sample.translation}", err=True)
         if sample.theirs not in (None, sample.translation):
             say(f"  {report.imported.library}: {sample.theirs}", err=True)
-    if report.samples:
-        say(report.summary, err=True)
+    for line in report.findings:
+        say(line, err=True)
     say(out)

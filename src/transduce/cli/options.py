@@ -102,7 +102,7 @@ SourceLanguages = Annotated[
         "--source-lang",
         metavar="CODE",
         help="Language of the source, such as en: of all files, or repeated for each, in the order of the "
-        "files (--source before --pairs). One model then learns several directions.",
+        "files (--source before --pairs). One model can learn several directions. The model keeps it.",
         rich_help_panel=DATA,
     ),
 ]
@@ -111,7 +111,8 @@ TargetLanguages = Annotated[
     Option(
         "--target-lang",
         metavar="CODE",
-        help="Language of the target, such as de, likewise. A tag in front of every source says it.",
+        help="Language of the target, such as de, likewise. If there are several directions, a tag in front "
+        "of every source says it.",
         rich_help_panel=DATA,
     ),
 ]

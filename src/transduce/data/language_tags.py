@@ -1,6 +1,7 @@
 """Several directions in one model: a tag in front of each source says which language to translate into.
 
-This is the way of Johnson et al. (2017). The tag of German is the token ``<2de>``.
+This is the way of Johnson et al. (2017). The tag of German is the token ``<2de>``. A model of one direction
+needs no tag: its languages are only recorded.
 """
 
 import re
@@ -61,6 +62,16 @@ def directions_for_validation(training: Sequence[Direction], files: int) -> tupl
     )
 
 
+def with_languages(tokenizer: TokenizerPair, directions: Sequence[Direction]) -> TokenizerPair:
+    """Return a new tokenizer that knows the languages of the files that it is made for."""
+    if not directions:
+        return tokenizer
+    if len(set(directions)) == 1:
+        return tokenizer.with_direction(*directions[0])
+    codes = {code for direction in directions for code in direction if code is not None}
+    return with_defaults(with_language_tags(tokenizer, codes), directions)
+
+
 def with_language_tags(tokenizer: TokenizerPair, codes: Iterable[str]) -> TokenizerPair:
     """Return a tokenizer whose sources begin with the tag of the target language.
 
@@ -79,9 +90,15 @@ def with_language_tags(tokenizer: TokenizerPair, codes: Iterable[str]) -> Tokeni
 
 
 def with_defaults(tokenizer: TokenizerPair, directions: Sequence[Direction]) -> TokenizerPair:
-    """Return a tokenizer whose languages are chosen where all directions agree, and open elsewhere."""
-    if not directions or tokenizer.special is None:
+    """Return a tokenizer whose languages are chosen where all directions agree, and open elsewhere.
+
+    One without tokens for languages gets the languages of the only direction.
+    """
+    if not directions:
         return tokenizer
+    if tokenizer.special is None or not tokenizer.has_language_tokens:
+        (direction,) = set(directions)
+        return tokenizer.with_direction(*direction)
     sources, targets = ({direction[side] for direction in directions} for side in (0, 1))
     chosen = {
         name: next(iter(codes)) if len(codes) == 1 else None

@@ -33,11 +33,16 @@ class SpecialTokens(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> "SpecialTokens":
-        for code in (self.source_language, self.target_language):
-            # A model of one direction has languages without tokens.
-            if code is not None and self.languages and code not in self.languages:
+        chosen = {SOURCE_LANGUAGE: self.source_language, TARGET_LANGUAGE: self.target_language}
+        for placeholder, code in chosen.items():
+            # A side with one language needs no token for it.
+            if code is not None and code not in self.languages and self.tells(placeholder):
                 raise ValueError(f"language {code!r} has no token; add it to languages")
         return self
+
+    def tells(self, placeholder: str) -> bool:
+        """Return whether a token tells the model this language: `SOURCE_LANGUAGE` or `TARGET_LANGUAGE`."""
+        return placeholder in (*self.source_prefix, *(self.source_suffix or ()), *self.target_prefix)
 
     def named(self, tokens: list[str]) -> list[str]:
         """Replace the placeholders of languages by the tokens of those that are chosen."""

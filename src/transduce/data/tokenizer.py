@@ -79,6 +79,7 @@ class SideTokenizer:
         backend.no_padding()
         backend.no_truncation()
         self.size = self._checked_size() if self.map is None else len(self.map.tokens)
+        self.readable_tokens: dict[int, str] = {}  # see `readable`
         self._words = (
             WordCache(self._encode_normalized, self._begins_word()) if self._is_word_by_word() else None
         )
@@ -279,8 +280,23 @@ class TokenizerPair:
     def is_like(self, other: "TokenizerPair") -> bool:
         """Return whether both pairs turn text into the same ids."""
         sides = ((self.source, other.source), (self.target, other.target))
-        same = self.factors == other.factors and self.special == other.special
+        same = self.factors == other.factors and self._framing() == other._framing()
         return same and all(mine.fingerprint() == theirs.fingerprint() for mine, theirs in sides)
+
+    def _framing(self) -> tuple[Vocabulary, SpecialTokens]:
+        """Return how sequences begin and end; languages that no token tells are left out."""
+        special = self.special or self._found_special()
+        suffix = [special.eos] if special.source_suffix is None else special.source_suffix
+        changes: dict[str, object] = {"source_suffix": suffix}
+        if not special.languages:
+            changes |= {"source_language": None, "target_language": None}
+        return self.vocabulary, special.model_copy(update=changes)
+
+    def _found_special(self) -> SpecialTokens:
+        """Declare the special tokens that were found by their usual names."""
+        ids = self.vocabulary
+        pad, bos, eos = (self.target.token_at(token) or "" for token in (ids.pad, ids.bos, ids.eos))
+        return SpecialTokens(pad=pad, bos=bos, eos=eos)
 
     @cached_property
     def source_prefix(self) -> list[int]:
@@ -331,22 +347,31 @@ class TokenizerPair:
         _ = self.source_prefix, self.source_suffix, self.target_prefix
 
     def for_languages(self, source: str | None, target: str | None) -> "TokenizerPair":
-        """Return the same tokenizers for other languages; ``None`` keeps the one chosen before."""
+        """Return the same tokenizers for other languages; ``None`` keeps the one chosen before.
+
+        A model of one direction has its own two languages only.
+        """
         if source is None and target is None:
             return self
-        if self.special is None or not (self.special.languages or self.special.source_language):
+        special = self.special
+        if special is None or not (special.languages or special.source_language or special.target_language):
             raise DataError(
                 "the model has no languages to choose from", "leave out --source-lang and --target-lang"
             )
-        fixed = self.special.source_language, self.special.target_language
-        for code, own in zip((source, target), fixed, strict=True):
-            known = self.special.languages or {own or "": ""}  # a model of one direction has no choice
-            if code is not None and code not in known:
-                raise DataError(
-                    f"the model has no language {code!r}", f"choose one of: {', '.join(sorted(known))}"
-                )
+        own = {"source": special.source_language, "target": special.target_language}
+        for (which, known), code in zip(own.items(), (source, target), strict=True):
+            if code is None or code == known or code in special.languages:
+                continue
+            if special.languages:
+                listed = ", ".join(sorted(special.languages))
+                raise DataError(f"the model has no language {code!r}", f"choose one of: {listed}")
+            has = "is not known" if known is None else f"is {known}"
+            raise DataError(
+                f"the model's {which} language {has}: {code!r} cannot be chosen",
+                f"leave out --{which}-lang, or use another model",
+            )
         chosen = {"source_language": source, "target_language": target}
-        special = self.special.model_copy(update={key: code for key, code in chosen.items() if code})
+        special = special.model_copy(update={key: code for key, code in chosen.items() if code})
         return TokenizerPair(self.source, self.target, self.factors, special)
 
     @property
@@ -354,13 +379,20 @@ class TokenizerPair:
         """The source and target languages between which the model translates; ``None`` if not known."""
         return [(None, None)] if self.special is None else self.special.directions
 
-    def with_direction(self, source: str, target: str) -> "TokenizerPair":
-        """Return the tokenizer of a model of one direction that knows its languages."""
-        ids, side = self.vocabulary, self.target
-        pad, bos, eos = (side.token_at(token) or "" for token in (ids.pad, ids.bos, ids.eos))
-        special = self.special or SpecialTokens(pad=pad, bos=bos, eos=eos)
+    @property
+    def has_language_tokens(self) -> bool:
+        """Whether tokens tell the model its languages; a model of one direction needs none."""
+        return self.special is not None and bool(self.special.languages)
+
+    def with_direction(self, source: str | None, target: str | None) -> "TokenizerPair":
+        """Return the tokenizer of a model of one direction that knows its languages.
+
+        ``None`` keeps what was known before.
+        """
         languages = {"source_language": source, "target_language": target}
-        return TokenizerPair(self.source, self.target, self.factors, special.model_copy(update=languages))
+        known = {key: code for key, code in languages.items() if code is not None}
+        special = (self.special or self._found_special()).model_copy(update=known)
+        return TokenizerPair(self.source, self.target, self.factors, special)
 
     def encode_source(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each source, with its prefix and suffix: by default, ``eos`` at the end."""

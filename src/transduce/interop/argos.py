@@ -11,10 +11,12 @@ from transduce.data.sentencepiece_writer import write_sentencepiece
 from transduce.data.token_map import UNKNOWN
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError, ConfigError, DataError, reason_of
+from transduce.files import read_json_object
+from transduce.interop.foreign_languages import Languages, told_languages
 from transduce.interop.sentencepiece_origin import settled
 
 SUFFIX = ".argosmodel"
-_MODEL = "model.bin"
+_MODEL, _METADATA = "model.bin", "metadata.json"
 _LARGEST = 1 << 33  # bytes, unpacked
 
 
@@ -40,15 +42,31 @@ def unpack(package: Path, folder: Path) -> Path:
     return found[0].parent if found[0].name == "model" else found[0]
 
 
+def languages_in(folder: Path) -> Languages:
+    """Return the languages that an unpacked package tells; none if it is no package."""
+    path = folder / _METADATA
+    if not path.is_file():
+        return None, None
+    fields = read_json_object(path, remedy="copy the model again")
+    return told_languages(fields.get("from_code"), fields.get("to_code"))
+
+
 def require_packable(package: Path, tokenizer: TokenizerPair) -> None:
     """Refuse models that need more than Argos Translate does: it splits texts, and adds nothing to them."""
     if package.suffix != SUFFIX:
         raise ArtifactError(
             f"{package.name} does not end with {SUFFIX}", f"choose a name such as zh-en{SUFFIX}"
         )
-    if tokenizer.source_prefix or tokenizer.source_suffix != [tokenizer.vocabulary.eos]:
+    has_languages = tokenizer.special is not None and bool(tokenizer.special.languages)
+    if (
+        has_languages  # whose tokens stand before a source or a target
+        or tokenizer.source_prefix
+        or tokenizer.source_suffix != [tokenizer.vocabulary.eos]
+        or tokenizer.target_prefix
+    ):
         raise ArtifactError(
-            "Argos Translate adds no tokens to a source, but this model needs some", "leave out --argos"
+            "Argos Translate adds no tokens to a source or a target, but this model needs some",
+            "leave out --argos",
         )
 
 
@@ -101,7 +119,7 @@ def pack(model: Path, package: Path, sentencepiece: Path, languages: tuple[str, 
     }
     inside = PurePosixPath(f"translate-{languages[0]}_{languages[1]}")
     with zipfile.ZipFile(package, "w") as archive:  # weights cannot be compressed
-        archive.writestr(str(inside / "metadata.json"), json.dumps(metadata, ensure_ascii=False, indent=2))
+        archive.writestr(str(inside / _METADATA), json.dumps(metadata, ensure_ascii=False, indent=2))
         archive.write(sentencepiece, str(inside / "sentencepiece.model"))
         for name in sorted(path.name for path in model.iterdir()):
             if not name.startswith(("tokenizer", "tokens", "special_tokens")):

@@ -12,6 +12,7 @@ from typing import Any
 from transduce.data.special_tokens import SpecialTokens
 from transduce.errors import ArtifactError
 from transduce.interop.fairseq_dictionaries import dictionaries_in, dictionary_sides
+from transduce.interop.foreign_languages import told_languages
 from transduce.interop.foreign_options import Options
 from transduce.interop.imported import Format, Imported
 from transduce.interop.segmentation_files import tokenizer_of
@@ -101,7 +102,8 @@ def read_fairseq(path: Path) -> Imported:
     source, target = dictionary_sides(checkpoint.parent, options, sizes)
     special = SpecialTokens(pad="<pad>", bos="</s>", eos="</s>")
     tokenizer, more = tokenizer_of(checkpoint.parent, source, target, special, model.vocabulary)
-    return Imported(model, tokenizer, (*notes, *more))
+    languages = told_languages(*(options.fields.get(name) for name in ("source_lang", "target_lang")))
+    return Imported(model, tokenizer, (*notes, *more), languages)
 
 
 def _in_folder(folder: Path) -> Path | None:

@@ -18,6 +18,7 @@ from transduce.interop import (
     timm,
 )
 from transduce.interop.file_kinds import kind_of
+from transduce.interop.foreign_languages import Languages, with_languages
 from transduce.interop.hub import download, looks_like_id
 from transduce.interop.imported import Format, Imported
 
@@ -35,10 +36,11 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
-def read_foreign(path: str | Path, name: str | None = None) -> Imported:
+def read_foreign(path: str | Path, name: str | None = None, languages: Languages = (None, None)) -> Imported:
     """Read a model in a foreign format, which is recognised unless its name is given.
 
-    A path that does not exist may be the id of a model on the Hugging Face Hub.
+    A path that does not exist may be the id of a model on the Hugging Face Hub. ``languages`` are those of
+    source and target, where the files do not tell them.
     """
     named = None if name is None else _named(name)
     given, path = path, user_path(path)
@@ -46,7 +48,7 @@ def read_foreign(path: str | Path, name: str | None = None) -> Imported:
         path = download(str(given))
     if not path.exists():
         raise ArtifactError(f"{path} does not exist", "give a file or folder with a model")
-    imported = (named or find_format(path)).read(path)
+    imported = with_languages((named or find_format(path)).read(path), *languages)
     config = imported.model.config
     if "dropout" in config.model_fields_set:
         return imported

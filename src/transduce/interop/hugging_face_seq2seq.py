@@ -8,6 +8,7 @@ from typing import Any
 from transduce.config import Vocabulary
 from transduce.errors import TransduceError
 from transduce.files import user_path
+from transduce.interop.foreign_languages import Languages, languages_of_name, told_languages
 from transduce.interop.hugging_face import read_fields, read_object
 from transduce.interop.hugging_face_peer import outputs_of_lines
 from transduce.interop.hugging_face_seq2seq_config import our_config, our_vocabulary
@@ -18,7 +19,7 @@ from transduce.interop.hugging_face_seq2seq_weights import (
     require_sizes,
     sharing,
 )
-from transduce.interop.hugging_face_tokens import read_pair
+from transduce.interop.hugging_face_tokens import SETTINGS, read_pair
 from transduce.interop.hugging_face_weights import read_weights
 from transduce.interop.imported import Imported
 from transduce.models.build import build
@@ -45,14 +46,25 @@ def read_seq2seq(folder: Path) -> Imported:
     fields, generation = read_fields(folder), read_object(folder / GENERATION)
     vocabulary = our_vocabulary(fields, generation)
     model = _load(folder, fields, vocabulary)  # first, because it proves the size of the vocabulary
-    tokenizer, notes = read_pair(folder, fields, generation, vocabulary)
+    tokenizer = read_pair(folder, fields, generation, vocabulary)
     return Imported(
         model,
         tokenizer,
-        (*notes, *_search_notes(fields, generation)),
+        tuple(_search_notes(fields, generation)),
+        _languages(folder, fields),
         library="transformers",
         translate=partial(_translate, folder),
     )
+
+
+def _languages(folder: Path, fields: Mapping[str, Any]) -> Languages:
+    """Return the languages that the tokenizer's settings tell, or the name of the model or of its folder."""
+    settings = read_object(folder / SETTINGS)
+    found = told_languages(settings.get("source_lang"), settings.get("target_lang"))
+    cached = folder.parent.parent.name if folder.parent.name == "snapshots" else None  # by huggingface_hub
+    for name in (fields.get("_name_or_path"), folder.name, cached):
+        found = languages_of_name(name) if found == (None, None) else found
+    return found
 
 
 def _translate(folder: Path, lines: list[str]) -> list[str] | None:

@@ -86,6 +86,7 @@ def _settings(tokenizer: TokenizerPair, side: SideTokenizer, fields: Mapping[str
         "eos_token": _name(side, tokenizer.vocabulary.eos),
         **({} if unknown is None else {"unk_token": unknown}),
         "model_max_length": limit,
+        **_direction(tokenizer),
         "clean_up_tokenization_spaces": False,
     }
 
@@ -156,6 +157,16 @@ def _is_framed_as_marian(tokenizer: TokenizerPair) -> bool:
         return True
     ends = special.source_suffix is None or special.source_suffix == [special.eos]
     return ends and special.source_prefix in ([], [TARGET_LANGUAGE]) and not special.target_prefix
+
+
+def _direction(tokenizer: TokenizerPair) -> dict[str, str]:
+    """Return the languages that no token tells, as Marian's tokenizers have them."""
+    special, found = tokenizer.special, {}
+    if special is not None and special.source_language and not special.tells(SOURCE_LANGUAGE):
+        found["source_lang"] = special.source_language
+    if special is not None and special.target_language and not special.tells(TARGET_LANGUAGE):
+        found["target_lang"] = special.target_language
+    return found
 
 
 def _chosen(tokenizer: TokenizerPair) -> dict[str, str]:

@@ -23,7 +23,7 @@ from transduce.interop.hugging_face_seq2seq_config import token_field
 _READY, _PIECES = "tokenizer.json", "sentencepiece.bpe.model"
 _VOCABULARY, _TARGET_VOCABULARY, _MERGES = "vocab.json", "target_vocab.json", "merges.txt"
 _SOURCE_PIECES, _TARGET_PIECES = "source.spm", "target.spm"
-_SETTINGS, _SPECIAL = "tokenizer_config.json", "special_tokens_map.json"
+SETTINGS, _SPECIAL = "tokenizer_config.json", "special_tokens_map.json"
 TARGET_FOLDER = "target_tokenizer"  # where our exports have the target's tokenizer, if it is another one
 FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]
 # Tokens of languages; the code is in the group. Of m2m_100, __en__ is M2M-100's and eng_Latn is NLLB's.
@@ -36,9 +36,9 @@ _LANGUAGE = {
 
 def read_pair(
     folder: Path, fields: Mapping[str, Any], generation: Mapping[str, Any], vocabulary: Vocabulary
-) -> tuple[TokenizerPair, list[str]]:
-    """Return the folder's tokenizers with its special tokens and languages, and notes for the user."""
-    settings = {**read_object(folder / _SPECIAL), **read_object(folder / _SETTINGS)}
+) -> TokenizerPair:
+    """Return the folder's tokenizers with its special tokens and languages."""
+    settings = {**read_object(folder / _SPECIAL), **read_object(folder / SETTINGS)}
     if (folder / _SOURCE_PIECES).exists():
         source, target = _marian_sides(folder, fields, settings, vocabulary)
     else:
@@ -58,14 +58,7 @@ def read_pair(
         special |= _chosen(settings, languages, None if forced is None else _name(target, forced))
     elif forced is not None:
         special["target_prefix"] = [_name(target, forced)]
-    pair = TokenizerPair(source, target, special=validate(SpecialTokens, special, where=str(folder)))
-    missing = [
-        f"--{which}-lang"
-        for which in ("source", "target")
-        if f"{{{which}_language}}" in str(special) and f"{which}_language" not in special
-    ]
-    sample = ", ".join(sorted(languages)[:8])
-    return pair, [f"choose languages with {' and '.join(missing)}: {sample}, …"] if missing else []
+    return TokenizerPair(source, target, special=validate(SpecialTokens, special, where=str(folder)))
 
 
 def _frame(

@@ -15,9 +15,13 @@ class Imported:
     model: Model
     tokenizer: TokenizerPair | None
     notes: tuple[str, ...] = ()  # what the user should know, one line each
+    # Codes of source and target that the files of a model of one direction tell; see `foreign_languages`
+    languages: tuple[str | None, str | None] = (None, None)
     library: str = "the other library"  # that the model comes from
     # Translates lines greedily with that library, in float32; returns None if it is not installed
     translate: Callable[[list[str]], list[str] | None] | None = None
+    # Where transformers itself can load a model that does not translate, for a comparison of its outputs
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from transduce.data.special_tokens import SpecialTokens
 from transduce.errors import ArtifactError
+from transduce.interop.foreign_languages import told_languages
 from transduce.interop.foreign_options import Options
 from transduce.interop.imported import Format, Imported
 from transduce.interop.segmentation_files import SOURCE, TARGET, Side, special_ids, tokenizer_of
@@ -122,7 +123,8 @@ def read_joeynmt(path: Path) -> Imported:
     target = _side(folder, data.inside("trg"), TARGET, unknown)
     model, notes = _model(config, state, special_ids(target.tokens, special, folder))
     tokenizer, more = tokenizer_of(folder, source, target, special, model.vocabulary)
-    return Imported(model, tokenizer, (*notes, *more))
+    languages = told_languages(*(data.inside(side).fields.get("lang") for side in ("src", "trg")))
+    return Imported(model, tokenizer, (*notes, *more), languages)
 
 
 def _side(folder: Path, options: Options, words: tuple[str, ...], unknown: str) -> Side:

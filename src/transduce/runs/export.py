@@ -7,6 +7,7 @@ from pathlib import Path
 
 from transduce import artifact
 from transduce.artifact.staging import move, require_new, staging
+from transduce.data.language_tags import check_code
 from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ConfigError, DataError
 from transduce.evaluation.lines import read_references, read_sources, require_same_length
@@ -16,7 +17,7 @@ from transduce.interop.sentencepiece_origin import require_read_from
 from transduce.models.protocol import Model
 from transduce.models.transformer import Transformer
 from transduce.runs.export_targets import TARGETS, Target
-from transduce.runs.parity import LINES, compare, take_samples
+from transduce.runs.parity import LINES, Parity, compare, take_samples
 
 LONGEST = 200  # tokens of a sample line
 
@@ -32,10 +33,24 @@ class Exported:
 
 @dataclass(frozen=True)
 class Package:
-    """The languages of an Argos package."""
+    """The languages of an Argos package; ``None`` stands for those of the model."""
 
-    source_language: str
-    target_language: str
+    source_language: str | None = None
+    target_language: str | None = None
+
+    def languages(self, tokenizer: TokenizerPair) -> tuple[str, str]:
+        """Return the codes of source and target."""
+        own = tokenizer.special
+        source = self.source_language or (own and own.source_language)
+        target = self.target_language or (own and own.target_language)
+        if not source or not target:
+            raise ConfigError(
+                "an Argos package needs its languages, which the model does not know",
+                "add --source-lang and --target-lang",
+            )
+        for code in (source, target):
+            check_code(code)
+        return source, target
 
 
 def export_model(
@@ -77,6 +92,7 @@ def export_model(
         tokenizer = tokenizer.for_languages(*languages)
         tokenizer.check_languages()
     if package is not None and tokenizer is not None:
+        package.languages(tokenizer)  # before anything is written
         argos.require_packable(out, tokenizer)
         if sentencepiece is not None:
             require_read_from(sentencepiece, tokenizer, "without one, leave out --sentencepiece")
@@ -92,8 +108,7 @@ def export_model(
         if package is not None and sentencepiece is not None and tokenizer is not None:
             if check:
                 findings += argos.compare_pieces(tokenizer, sentencepiece, lines or LINES)
-            languages = package.source_language, package.target_language
-            finished = argos.pack(finished, new / out.name, sentencepiece, languages)
+            finished = argos.pack(finished, new / out.name, sentencepiece, package.languages(tokenizer))
         move(finished, out)
     return Exported(out, findings, [*notes, *target.notes(quantize)])
 
@@ -137,24 +152,23 @@ def _compare(
     references: Sequence[str] | None,
 ) -> list[str]:
     """Return what was compared; a difference is an error. Rounded weights are compared after exact ones."""
-    if target.peer is None or tokenizer is None or not isinstance(model, Transformer):
-        assert target.verify is not None  # noqa: S101 (other models cannot be written)
-        unrounded = []
-        if quantize is not None:
-            target.write(model, tokenizer, new / "exact", None, None)
-            unrounded = [f"float32: {line}" for line in target.verify(model, new / "exact", None)[1:]]
-            shutil.rmtree(new / "exact")
-        library, *rounded = target.verify(model, new / "model", quantize)
-        prefix = "" if quantize is None else f"{quantize}: "
-        return [library, *unrounded, *(prefix + line for line in rounded)]
-    samples = take_samples(model, tokenizer, lines, references, longest=LONGEST)
-    findings = []
+    samples = None
+    if target.peer is not None and tokenizer is not None and isinstance(model, Transformer):
+        samples = take_samples(model, tokenizer, lines, references, longest=LONGEST)
+
+    def check(folder: Path, quantization: str | None) -> Parity:
+        if samples is None or target.peer is None or tokenizer is None or not isinstance(model, Transformer):
+            assert target.verify is not None  # noqa: S101 (other models cannot be written)
+            return target.verify(model, tokenizer, folder, quantization)
+        peer = target.peer(model, tokenizer, folder, quantization)
+        return compare(model, tokenizer, peer, samples, rounded=quantization is not None)
+
+    exact: list[str] = []
     if quantize is not None:
         target.write(model, tokenizer, new / "exact", None, None)
-        exact = compare(model, tokenizer, target.peer(model, tokenizer, new / "exact", None), samples)
-        findings += [f"float32: {line}" for line in exact.findings]
+        exact = [f"float32: {line}" for line in check(new / "exact", None).findings]
         shutil.rmtree(new / "exact")
-    peer = target.peer(model, tokenizer, new / "model", quantize)
-    parity = compare(model, tokenizer, peer, samples, rounded=quantize is not None)
+    parity = check(new / "model", quantize)
     prefix = "" if quantize is None else f"{quantize}: "
-    return [f"compared with {peer.description}", *findings, *(prefix + line for line in parity.findings)]
+    library = [] if parity.library is None else [f"compared with {parity.library}"]
+    return [*library, *exact, *(prefix + line for line in parity.findings)]

@@ -19,7 +19,7 @@ from transduce.data.language_tags import (
     directions_for_validation,
     directions_of,
     with_defaults,
-    with_language_tags,
+    with_languages,
 )
 from transduce.data.normalization import DEFAULT, Normalization
 from transduce.data.prepare import clean_lines, factor_vocabularies, prepare
@@ -157,13 +157,23 @@ class TranslationInputs:
             )
 
     def _check_languages(self, choices: UserChoices) -> None:
-        """Refuse languages that the model to fine-tune does not have, and the lack of those that it needs."""
+        """Refuse languages that the model to fine-tune does not have, and the lack of those that it needs.
+
+        A model of one direction can learn another one instead. An adapter keeps the languages of its model.
+        """
         directions = self.train.directions
         if choices.from_model:
             tokenizer = artifact.load_tokenizer(choices.from_model)
-            for direction in directions or ((None, None),):
-                tokenizer.for_languages(*direction).check_languages()
-            return
+            is_fixed = tokenizer.has_language_tokens or choices.training().get("adapter_rank")
+            if is_fixed or not directions:
+                for direction in directions or ((None, None),):
+                    tokenizer.for_languages(*direction).check_languages()
+                return
+            if len(set(directions)) > 1:
+                raise ConfigError(
+                    f"the model in {choices.from_model} has one direction, but the files have several",
+                    "train a new model, or give --source-lang and --target-lang once",
+                )
         for direction in directions:
             for code in direction:
                 if code is not None:
@@ -208,10 +218,7 @@ class TranslationInputs:
         if choices.from_model:
             known = with_defaults(artifact.load_tokenizer(choices.from_model), self.train.directions)
             return adapt_tokenizer(known, self.train, console, extend=self.extend_vocabulary)
-        tokenizer = self._new_tokenizer(console)
-        directions = self.train.directions
-        codes = {code for direction in directions for code in direction if code is not None}
-        return with_defaults(with_language_tags(tokenizer, codes), directions) if codes else tokenizer
+        return with_languages(self._new_tokenizer(console), self.train.directions)
 
     def _new_tokenizer(self, console: Console) -> TokenizerPair:
         source, target = self._kinds()

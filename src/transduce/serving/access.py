@@ -1,6 +1,7 @@
 """API keys and rate limits."""
 
 import hmac
+import math
 import os
 import time
 from collections import OrderedDict
@@ -76,5 +77,5 @@ class RateLimit:
             self._buckets.popitem(last=False)
         if not is_allowed:
             raise BusyError(
-                f"more than {self._per_minute:,} requests per minute", max(1, round((1 - left) / rate))
+                f"more than {self._per_minute:,} requests per minute", max(1, math.ceil((1 - left) / rate))
             )

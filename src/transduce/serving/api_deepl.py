@@ -46,7 +46,7 @@ def router(server: Server) -> APIRouter:
 
 
 def _add_translation(api: APIRouter, server: Server, admitted: Any) -> None:
-    @api.post("/v2/translate", openapi_extra=_TRANSLATE)
+    @api.post("/v2/translate", openapi_extra=_TRANSLATE, responses=errors("/v2/", 404))
     async def deepl_translate(
         request: Request, parameters: Annotated[Parameters, Depends(admitted)]
     ) -> dict[str, Any]:

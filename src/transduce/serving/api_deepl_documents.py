@@ -31,7 +31,11 @@ def router(server: Server) -> APIRouter:
     api = APIRouter(tags=["DeepL"], responses=errors("/v2/", 400, 403, 404, 413, 429, 503))
     admitted = admission(server)
 
-    @api.post("/v2/document", openapi_extra=body(_SEND, ["file", "target_lang"], kinds=[MULTIPART]))
+    @api.post(
+        "/v2/document",
+        openapi_extra=body(_SEND, ["file", "target_lang"], kinds=[MULTIPART]),
+        responses=_MISSING,
+    )
     async def send_document(parameters: Annotated[Parameters, Depends(admitted)]) -> dict[str, str]:
         """Translate a document in the background."""
         file = parameters.files.get("file")

@@ -16,7 +16,7 @@ _PAIR = {"source_lang": {**TEXT, "example": "de"}, "target_lang": {**TEXT, "exam
 _DICTIONARY = {
     **_PAIR,
     "entries": {**TEXT, "example": "Haus\tbuilding"},
-    "entries_format": {"type": "string", "enum": ["tsv", "csv"]},
+    "entries_format": {"enum": ["tsv", "csv", None]},
 }
 _SIDES = ["source_lang", "target_lang", "entries"]
 _DICTIONARIES = {

@@ -14,7 +14,9 @@ from transduce.serving.service import Options, TranslatedText
 
 _ERRORS = errors("/translate", 400, 403, 413, 429, 503)
 _FORMATS = ("text", "html")
-_WHOLE_NUMBER: dict[str, Any] = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}]}
+_WHOLE_NUMBER: dict[str, Any] = {
+    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]{1,9}$"}]
+}
 _TRANSLATE = body(
     {
         "q": {**TEXTS, "example": "Guten Morgen."},

@@ -24,7 +24,7 @@ _BODY = {
                         "required": ["src"],
                         "properties": {
                             "src": {**TEXT, "example": "Guten Morgen ."},
-                            "id": {"type": "integer", "minimum": 0, "description": "Of a model."},
+                            "id": {"type": ["integer", "null"], "minimum": 0, "description": "Of a model."},
                         },
                     },
                 }

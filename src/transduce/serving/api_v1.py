@@ -7,15 +7,15 @@ from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Form, Header, Request
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from transduce.decoding.translation import Candidate
 from transduce.serving.answers import error_body
 from transduce.serving.directions import Direction
 from transduce.serving.errors import RequestError
-from transduce.serving.glossaries import checked_entries
-from transduce.serving.inspecting import alternatives, attention_page
+from transduce.serving.glossaries import checked_entries, checked_words
+from transduce.serving.inspecting import alternatives, attention_page, error_page
 from transduce.serving.languages import Detected, is_right_to_left, language_name
 from transduce.serving.log import log_failure
 from transduce.serving.openapi import errors
@@ -26,7 +26,7 @@ from transduce.serving.service import Options, Sentence, TranslatedText
 class Body(BaseModel):
     """A body whose fields are all known: a misspelt one is an error."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class TranslateBody(Body):
@@ -75,7 +75,7 @@ def router(server: Server) -> APIRouter:
         response_model=None,
         responses={200: {"content": {"application/json": {}, "application/x-ndjson": {}}}},
     )
-    async def translate(request: Request, body: TranslateBody) -> dict[str, Any] | StreamingResponse:
+    async def translate(request: Request, body: TranslateBody) -> JSONResponse | StreamingResponse:
         """Translate one text or several."""
         texts = [body.text] if isinstance(body.text, str) else body.text
         server.check_texts(texts)
@@ -87,12 +87,10 @@ def router(server: Server) -> APIRouter:
             return StreamingResponse(_after(first, lines), media_type="application/x-ndjson")
         directions = [direction for direction, _ in chosen]
         results = await unless_disconnected(request, server.translate(texts, directions, options))
-        return {
-            "translations": [
-                _answer(result, *pair, options, body.tokens)
-                for result, pair in zip(results, chosen, strict=True)
-            ]
-        }
+        answers = [
+            _answer(result, *pair, options, body.tokens) for result, pair in zip(results, chosen, strict=True)
+        ]
+        return JSONResponse({"translations": answers})  # as it is: FastAPI would look at every number
 
     @api.post("/alternatives", dependencies=admitted)
     async def other_translations(request: Request, body: AlternativesBody) -> dict[str, Any]:
@@ -101,9 +99,8 @@ def router(server: Server) -> APIRouter:
         ((direction, _),) = await server.directions_of([body.text], body.source, body.target)
         if direction.is_identity:
             return {"alternatives": []}
-        found = await unless_disconnected(
-            request, alternatives(server.service, direction, body.text, body.prefix)
-        )
+        work = alternatives(server.service, direction, body.text, body.prefix)
+        found = await unless_disconnected(request, server.in_time(work))
         return {"alternatives": found}
 
     @api.get("/models")
@@ -120,15 +117,19 @@ def router(server: Server) -> APIRouter:
         api_key: Annotated[str | None, Form()] = None,
     ) -> HTMLResponse:
         """Return a page that shows the attention for one sentence."""
-        server.admit(request, api_key or None)
-        server.check_texts([text])
-        ((direction, _),) = await server.directions_of([text], source or None, target or None)
-        if direction.is_identity:
-            raise RequestError(f"the text is in {direction.target} already", "name the source language")
-        page = await attention_page(server.service, direction, text)
-        return HTMLResponse(
-            page.html, headers={"Content-Security-Policy": page.policy, "X-Frame-Options": "SAMEORIGIN"}
-        )
+        status = 200
+        try:
+            server.admit(request, api_key or None)
+            server.check_texts([text])
+            ((direction, _),) = await server.directions_of([text], source or None, target or None)
+            if direction.is_identity:
+                raise RequestError(f"the text is in {direction.target} already", "name the source language")
+            work = attention_page(server.service, direction, text)
+            page = await unless_disconnected(request, server.in_time(work))
+        except RequestError as error:
+            page, status = error_page(error), error.status
+        headers = {"Content-Security-Policy": page.policy, "X-Frame-Options": "SAMEORIGIN"}
+        return HTMLResponse(page.html, status, headers)
 
     return api
 
@@ -148,7 +149,7 @@ def _options(server: Server, body: TranslateBody) -> Options:
         candidates=body.candidates,
         alignment=body.alignment,
         terms=terms,
-        do_not_translate=tuple(word for word in body.do_not_translate if word.strip()),
+        do_not_translate=checked_words(body.do_not_translate),
         guard=server.settings.guard if body.guard is None else body.guard,
     )
 
@@ -169,25 +170,29 @@ def _answer(
         ],
         "glossary_hits": [{"source": source, "target": target} for source, target in result.hits],
         "sentences": [
-            _sentence(sentence, span, options, tokens)
+            _sentence(sentence, result.text[slice(*span)], span, options, tokens)
             for sentence, span in zip(result.sentences, result.spans, strict=True)
         ],
     }
 
 
-def _sentence(sentence: Sentence, span: tuple[int, int], options: Options, tokens: bool) -> dict[str, Any]:
+def _sentence(
+    sentence: Sentence, text: str, span: tuple[int, int], options: Options, tokens: bool
+) -> dict[str, Any]:
     candidates = sentence.translation.candidates
     answer = {
         "source": [sentence.segment.begin, sentence.segment.end],
         "target": list(span),
-        "text": sentence.text,
+        "text": text,
         "confidence": round(candidates[0].confidence, 4) if candidates else 1.0,
         "candidates": [_candidate(candidate, tokens) for candidate in candidates],
     }
     if options.alignment and options.format == "text":
         before, after = sentence.segment.begin, span[0]
+        # Where placeholders were put in, the model neither read nor wrote the texts that are told.
+        links = [] if sentence.segment.markers else sentence.links
         answer["alignment"] = [
-            [before + link[0], before + link[1], after + link[2], after + link[3]] for link in sentence.links
+            [before + link[0], before + link[1], after + link[2], after + link[3]] for link in links
         ]
     return answer
 
@@ -215,9 +220,10 @@ async def _stream(
     tokens: bool,
 ) -> AsyncGenerator[str]:
     """Yield a line of JSON for each text, as soon as it is translated."""
-    for text, (direction, detected) in zip(texts, chosen, strict=True):
-        (result,) = await server.translate([text], [direction], options)
-        yield json.dumps(_answer(result, direction, detected, options, tokens), ensure_ascii=False) + "\n"
+    async with aclosing(server.stream(texts, [direction for direction, _ in chosen], options)) as results:
+        for pair in chosen:
+            answer = _answer(await anext(results), *pair, options, tokens)
+            yield json.dumps(answer, ensure_ascii=False) + "\n"
 
 
 async def _after(first: str, lines: AsyncGenerator[str]) -> AsyncIterator[str]:

@@ -6,19 +6,23 @@ from fastapi import APIRouter, Depends, File, Form, Header, Query, Request, Resp
 from pydantic import BaseModel, ConfigDict
 
 from transduce.serving.document_jobs import DocumentState
+from transduce.serving.errors import RequestError
 from transduce.serving.glossaries import Dictionary, StoredGlossary, checked
 from transduce.serving.openapi import errors
 from transduce.serving.server import Server
+
+_MISSING = errors("/v1/", 404)
+_FILE: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
 
 
 class GlossaryBody(BaseModel):
     """A glossary of one direction."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str
-    source: str
-    target: str
+    source: str = ""
+    target: str = ""
     entries: dict[str, str]
 
     @property
@@ -56,19 +60,25 @@ def _add_glossaries(api: APIRouter, server: Server) -> None:
         server.check_texts([body.name, *body.entries, *body.entries.values()], are_terms=True)
         return _whole(server.glossaries.create(body.name, [body.dictionary]))
 
-    @api.get("/glossaries/{glossary_id}")
+    @api.get("/glossaries/{glossary_id}", responses=_MISSING)
     def read_glossary(glossary_id: str) -> dict[str, Any]:
         """Return a glossary with its entries."""
         return _whole(server.glossaries.get(glossary_id))
 
-    @api.put("/glossaries/{glossary_id}")
+    @api.put("/glossaries/{glossary_id}", responses=_MISSING)
     def replace_glossary(glossary_id: str, body: GlossaryBody) -> dict[str, Any]:
         """Replace a glossary."""
         server.check_texts([body.name, *body.entries, *body.entries.values()], are_terms=True)
         changes = {"name": body.name, "dictionaries": (checked(body.dictionary),)}
-        return _whole(server.glossaries.change(glossary_id, lambda old: old.model_copy(update=changes)))
 
-    @api.delete("/glossaries/{glossary_id}", status_code=204)
+        def changed(old: StoredGlossary) -> StoredGlossary:
+            if len(old.dictionaries) > 1:  # others than the one that a client of this API has seen
+                raise RequestError("the glossary has several dictionaries", "use /v3/glossaries")
+            return old.model_copy(update=changes)
+
+        return _whole(server.glossaries.change(glossary_id, changed))
+
+    @api.delete("/glossaries/{glossary_id}", status_code=204, responses=_MISSING)
     def delete_glossary(glossary_id: str) -> Response:
         """Delete a glossary."""
         server.glossaries.delete(glossary_id)
@@ -87,12 +97,12 @@ def _add_documents(api: APIRouter, server: Server) -> None:
         state = await server.start_document(file.filename or "", content, source or None, target or None)
         return _document(state)
 
-    @api.get("/documents/{document_id}")
+    @api.get("/documents/{document_id}", responses=_MISSING)
     def document_state(document_id: str, key: Annotated[str, Query()]) -> dict[str, Any]:
         """Return how far a document is."""
         return _document(server.documents.state(document_id, key))
 
-    @api.get("/documents/{document_id}/result", response_class=Response)
+    @api.get("/documents/{document_id}/result", response_class=Response, responses={**_FILE, **_MISSING})
     def document_result(document_id: str, key: Annotated[str, Query()]) -> Response:
         """Return a translated document."""
         return server.document_answer(document_id, key)

@@ -87,7 +87,7 @@ def _add_operations(app: FastAPI, server: Server, metrics: Metrics) -> None:
         """Answer as long as the process runs."""
         return {"status": "ok"}
 
-    @app.get("/ready", tags=["Operation"], response_model=None)
+    @app.get("/ready", tags=["Operation"], response_model=None, responses={503: {"description": "Not ready"}})
     async def ready() -> JSONResponse:
         """Answer 200 when requests are accepted, 503 when not."""
         is_ready = not server.is_stopping
@@ -134,11 +134,24 @@ def _add_error_handlers(app: FastAPI) -> None:
             error.status_code, "the request cannot be carried out"
         )
         body = error_body(request.url.path, problem, "see /openapi.json")
-        return JSONResponse(body, error.status_code, error.headers)
+        headers = {"Allow": _allowed(app, request.url.path)} if error.status_code == 405 else error.headers
+        return JSONResponse(body, error.status_code, headers)
 
     app.add_exception_handler(RequestError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, by_status)
+
+
+def _allowed(app: FastAPI, path: str) -> str:
+    """Return the methods of a path; the framework names those of the first route only."""
+    described = app.openapi()["paths"]
+    parts = path.split("/")
+    methods: set[str] = set()
+    for known, operations in described.items():
+        pairs = zip(known.split("/"), parts, strict=False)
+        if known.count("/") == path.count("/") and all("{" in own or own == part for own, part in pairs):
+            methods.update(method.upper() for method in operations)
+    return ", ".join(sorted(methods)) or "GET"
 
 
 def _explain(error: RequestValidationError) -> tuple[str, str]:

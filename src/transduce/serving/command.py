@@ -89,7 +89,7 @@ def serve_models(
     more = f" and {len(directions.all) - 10:,} more" if len(directions.all) > 10 else ""
     with _listen(host, port) as listener:
         address = f"http://{_shown(host)}:{listener.getsockname()[1]}"
-        run = serve if workers == 1 else run_workers
+        run = run_workers if workers > 1 else serve
         run(settings, listener, lambda: say(f"serving {names}{more} on {address} (stop: Ctrl-C)"))
 
 

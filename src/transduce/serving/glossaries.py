@@ -15,6 +15,7 @@ from transduce.files import write_atomically
 from transduce.serving.errors import NotFoundError, RequestError, TooLargeError
 
 MOST_GLOSSARIES, MOST_DICTIONARIES, MOST_ENTRIES, LONGEST_TERM = 1000, 100, 10_000, 1024
+MOST_WORDS = 1000  # that stay as they are; each is looked for at every place of a text
 _CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,34}")
 # Control characters, the line breaks of Unicode among them: clients read entries as lines of TSV.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -23,12 +24,12 @@ _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 class Dictionary(BaseModel):
-    """Terms of one direction and their translations."""
+    """Terms of one direction and their translations; languages may be left out."""
 
     model_config = ConfigDict(frozen=True)
 
-    source: str
-    target: str
+    source: str = ""
+    target: str = ""
     entries: dict[str, str]
 
     @property
@@ -58,7 +59,9 @@ class StoredGlossary(BaseModel):
         """Return the terms for a direction; a code without a region finds those with one."""
         for dictionary in self.dictionaries:
             wanted = zip((source, target), dictionary.pair, strict=True)
-            if all(code is None or code.lower().split("-")[0] == own.split("-")[0] for code, own in wanted):
+            if all(
+                not (code and own) or code.lower().split("-")[0] == own.split("-")[0] for code, own in wanted
+            ):
                 return tuple(dictionary.entries.items())
         raise RequestError("the glossary has no dictionary for these languages", "choose another glossary")
 
@@ -172,7 +175,7 @@ class GlossaryStore:
 def checked(dictionary: Dictionary) -> Dictionary:
     """Refuse a dictionary that is empty or over a limit; return it with terms stripped."""
     for code in (dictionary.source, dictionary.target):
-        if not _CODE.fullmatch(code):
+        if code and not _CODE.fullmatch(code):
             raise RequestError("a language of the glossary is not a code", "use codes such as de and pt-BR")
     return dictionary.model_copy(update={"entries": checked_entries(dictionary.entries)})
 
@@ -197,6 +200,17 @@ def checked_entries(terms: Mapping[str, str]) -> dict[str, str]:
                 "remove it",
             )
     return entries
+
+
+def checked_words(words: Sequence[str]) -> tuple[str, ...]:
+    """Refuse words, which stay as they are, that are over a limit; return those that are not blank."""
+    if len(words) > MOST_WORDS:
+        raise TooLargeError(f"there are more than {MOST_WORDS:,} words not to translate", "give fewer")
+    if any(len(word) > LONGEST_TERM for word in words):
+        raise TooLargeError(
+            f"a word not to translate has more than {LONGEST_TERM:,} characters", "shorten it"
+        )
+    return tuple(word for word in words if word.strip())
 
 
 def parse_entries(text: str, layout: str) -> dict[str, str]:

@@ -2,9 +2,9 @@
 
 import asyncio
 from dataclasses import replace
+from html import escape
 from typing import Any, NamedTuple
 
-from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError, DataError
 from transduce.inspection.capture import inspect
@@ -12,9 +12,10 @@ from transduce.serving.directions import Direction
 from transduce.serving.errors import RequestError, TooLargeError
 from transduce.serving.service import Service
 
-_WAYS = 6  # alternatives that are searched for
-_DIVERSITY = 1.0
+_WAYS = 8  # next tokens that are tried
+_LONGEST_WORD = 20  # characters; what is longer is written without spaces
 _MOST_TOKENS = 200  # of a sentence whose attention is shown: the page grows with the square
+_LONGEST_PREFIX = 500  # tokens of a translation that is kept; each is a step of a search
 # The page is one file with its own styles and scripts, and may be shown in a frame of the server's page only.
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; "
@@ -32,34 +33,58 @@ class AttentionPage(NamedTuple):
 async def alternatives(
     service: Service, direction: Direction, text: str, prefix: str
 ) -> list[dict[str, Any]]:
-    """Return translations of a sentence that begin with ``prefix`` and go on differently, best first."""
+    """Return translations of a sentence that begin with ``prefix`` and go on differently, best first.
+
+    The most probable next tokens are found first; then the best translation with each of them.
+    """
+    kept = prefix.rstrip()
     async with service.store.use(direction) as translator:
-        settings = SearchSettings(
-            beam=_WAYS, nbest=_WAYS, diverse_groups=_WAYS, diversity=_DIVERSITY, too_long="cut"
-        )
-        diverse = replace(translator, settings=settings, prefix=prefix, on_warning=_ignore)
-        (line,) = diverse.split([text])
-        found = await service.scheduler.search(diverse, line.pieces, is_bulk=False)
-        candidates = diverse.assemble(line, found).candidates
-    ways: dict[str, dict[str, Any]] = {}
-    for candidate in sorted(candidates, key=lambda candidate: -candidate.score):
-        if not candidate.text.startswith(prefix.rstrip()):
-            continue
-        rest = candidate.text[len(prefix.rstrip()) :]
-        following = " ".join(rest.split()[:1]) if " " in rest.strip() else rest.strip()[:8]
-        answer = {
-            "text": candidate.text,
-            "next": following,
-            "confidence": round(candidate.confidence, 4),
-        }
-        ways.setdefault(following, answer)
-    return list(ways.values())
+        settings = replace(translator.settings, nbest=1, too_long="cut")
+        begun = replace(translator, settings=settings, prefix=kept)
+        (line,) = begun.split([text])
+        piece = line.pieces[0]
+        if piece.is_blank:
+            return []
+        if len(piece.prefix) > _LONGEST_PREFIX:
+            raise TooLargeError(f"the prefix has more than {_LONGEST_PREFIX} tokens", "send one sentence")
+        one_more = replace(begun, settings=replace(settings, beam=_WAYS, nbest=_WAYS, max_length=1))
+        (found,) = await service.scheduler.search(one_more, [piece], is_bulk=False)
+        nexts = [hypothesis.tokens for hypothesis in found if len(hypothesis.tokens) > len(piece.prefix)]
+        pieces = [replace(piece, prefix=tokens) for tokens in nexts]
+        searched = await service.scheduler.search(begun, pieces, is_bulk=False)
+        lines = [replace(line, pieces=[each]) for each in pieces]
+        ways = [begun.assemble(one, [best]) for one, best in zip(lines, searched, strict=True)]
+    answers: dict[str, dict[str, Any]] = {}
+    for candidate in sorted((way.candidates[0] for way in ways if way.candidates), key=lambda c: -c.score):
+        following = _next_word(candidate.text, kept)
+        if following:
+            answer = {"text": candidate.text, "next": following, "confidence": round(candidate.confidence, 4)}
+            answers.setdefault(following, answer)
+    return list(answers.values())
+
+
+def _next_word(text: str, prefix: str) -> str:
+    """Return the word with which a translation goes on; in scripts without spaces, a few characters."""
+    if not text.startswith(prefix):
+        return ""
+    words = text[len(prefix) :].split(maxsplit=1)
+    return "" if not words else words[0] if len(words) > 1 or len(words[0]) <= _LONGEST_WORD else words[0][:4]
 
 
 async def attention_page(service: Service, direction: Direction, text: str) -> AttentionPage:
     """Return the page of ``transduce inspect`` for a sentence."""
     async with service.store.use(direction) as translator, service.inspecting:
         html = await asyncio.to_thread(_inspect, translator, text)
+    return AttentionPage(html, _POLICY)
+
+
+def error_page(error: RequestError) -> AttentionPage:
+    """Return a page that says why there is none, which can be shown in the same frame."""
+    text = escape(f"{error.problem}: {error.remedy}.")
+    style = ":root{color-scheme:light dark}body{font:16px system-ui,sans-serif;margin:2rem}"
+    html = (
+        f'<!DOCTYPE html><html lang="en"><title>Attention</title><style>{style}</style><p>{text}</p></html>'
+    )
     return AttentionPage(html, _POLICY)
 
 
@@ -71,7 +96,3 @@ def _inspect(translator: Translator, text: str) -> str:
         return inspect(translator, text).html()
     except (ConfigError, DataError) as error:
         raise RequestError(error.problem, error.remedy) from error
-
-
-def _ignore(message: str) -> None:
-    """Take no notice: the client sees the results."""

@@ -17,6 +17,7 @@ from transduce.serving.metrics import Metrics
 BODY_SECONDS = 30.0  # in which the body of a request must arrive, besides the time that its size takes
 _SLOWEST = 20_000  # bytes per second
 _DISCARD, _DISCARD_SECONDS = 8 << 20, 3.0  # of a body that is refused
+_UPLOADS = ("/v1/documents", "/v2/document", "/translate_file")  # whose bodies are documents
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -59,7 +60,7 @@ class Gate:
             return
         begin = time.perf_counter()
         path = scope["path"]
-        limit = self._max_document if "document" in path or "file" in path else self._max_body
+        limit = self._max_document if path in _UPLOADS else self._max_body
         passage = _Passage(receive, send, limit, self._body_seconds)
         try:
             if (length := _declared_length(scope)) > limit:
@@ -129,9 +130,8 @@ class _Passage:
             return await self._receive()
         begin = time.perf_counter()
         try:
-            async with asyncio.timeout(self._seconds):
-                message = await self._receive()
-        except TimeoutError:
+            message = await asyncio.wait_for(self._receive(), self._seconds)
+        except asyncio.TimeoutError:
             self.refusal = SlowError("the body of the request did not arrive in time", "send it faster")
             raise _Refused from None
         size = len(message.get("body", b""))

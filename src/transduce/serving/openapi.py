@@ -24,12 +24,25 @@ TEXTS: dict[str, Any] = {"anyOf": [TEXT, {"type": "array", "items": TEXT}]}
 def body(
     properties: Mapping[str, Any], required: Sequence[str] = (), kinds: Sequence[str] = (JSON, FORM)
 ) -> dict[str, Any]:
-    """Describe a body with these properties, for ``openapi_extra``."""
-    schema = {"type": "object", "properties": dict(properties), "required": list(required)}
-    if not required:
-        del schema["required"]
-    content = {kind: {"schema": schema} for kind in kinds}
+    """Describe a body with these properties, for ``openapi_extra``; in JSON, optional ones may be null."""
+    content = {}
+    for kind in kinds:
+        described = {
+            name: _required(schema) if name in required else _optional(schema, kind)
+            for name, schema in properties.items()
+        }
+        schema: dict[str, Any] = {"type": "object", "properties": described}
+        content[kind] = {"schema": {**schema, "required": list(required)} if required else schema}
     return {"requestBody": {"required": bool(required), "content": content}}
+
+
+def _required(schema: Mapping[str, Any]) -> dict[str, Any]:
+    is_text = schema.get("type") == "string" and "format" not in schema
+    return {**schema, "minLength": 1} if is_text else dict(schema)
+
+
+def _optional(schema: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    return {"anyOf": [dict(schema), {"type": "null"}]} if kind == JSON else dict(schema)
 
 
 def query(**names: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,9 @@ class Parameters:
 
     def number(self, name: str, default: int, *, least: int, most: int) -> int:
         """Return a whole number between two limits."""
-        value = self.values.get(name, default)
+        value = self.values.get(name)
+        if value is None:
+            return default
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:

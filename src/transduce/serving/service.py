@@ -1,13 +1,13 @@
 """From texts to translations: segments, glossaries, placeholders and the guard around the running batches."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
-from transduce.decoding.glossary import Glossary, is_term_in
+from transduce.decoding.glossary import Glossary
 from transduce.decoding.guard import choose as choose_better
 from transduce.decoding.guard import copies_are_wrong, findings, remedy_settings
 from transduce.decoding.translation import Candidate, Translation
@@ -17,7 +17,7 @@ from transduce.serving.alignment import links_of
 from transduce.serving.directions import Direction
 from transduce.serving.html_layout import html_layout
 from transduce.serving.layout import Layout
-from transduce.serving.model_store import ModelStore, with_settings
+from transduce.serving.model_store import ModelStore
 from transduce.serving.plain_layout import plain_layout
 from transduce.serving.scheduler import BULK, Scheduler
 from transduce.serving.segments import Link, Segment, TranslatedSegment
@@ -25,6 +25,7 @@ from transduce.serving.sentences import Splitting
 
 _CHUNK = 64  # sentences of a large request that are prepared and queued together
 _CHUNKS_AT_A_TIME = 4
+_LEAST_RELATIVE_CONFIDENCE = 0.5  # of a translation that was made to contain something
 _DOCUMENTS = 10  # times as many sentences of documents may wait as of other requests
 _MOST_CONSTRAINTS = 8  # of a sentence: each widens the beam, and a text may consist of placeholders
 _INLINE = 8  # so few sentences are tokenized at once; more would delay other requests
@@ -61,7 +62,7 @@ class Sentence:
     """A sentence of a text, and its translations, best first."""
 
     segment: Segment
-    text: str  # with the markup of its source, if there is any
+    text: str  # as the model wrote it, without the markup of its source
     translation: Translation
     links: list[Link]
     warnings: list[Warning]
@@ -108,14 +109,13 @@ class Service:
         self, texts: Sequence[str], direction: Direction, options: Options
     ) -> list[TranslatedText]:
         """Translate several texts with one model."""
-        layouts = [await self._layout(text, direction, options) for text in texts]
-        translated = self.translate_layouts(layouts, direction, options)
-        return [text async for text in translated]
+        return [text async for text in self.stream(texts, direction, options)]
 
-    async def translate_layouts(
-        self, layouts: Sequence[Layout], direction: Direction, options: Options
-    ) -> AsyncIterator[TranslatedText]:
-        """Yield the translation of each layout, in order, as soon as it is there."""
+    async def stream(
+        self, texts: Sequence[str], direction: Direction, options: Options
+    ) -> AsyncGenerator[TranslatedText]:
+        """Yield the translation of each text, in order, as soon as it is there."""
+        layouts = [await self._layout(text, direction, options) for text in texts]
         segments = [segment for layout in layouts for segment in layout.segments]
         async with aclosing(self.sentences(segments, direction, options)) as sentences:
             for layout in layouts:
@@ -158,8 +158,9 @@ class Service:
     ) -> AsyncGenerator[Sentence]:
         """Yield translated sentences in order; a few chunks are under way at a time."""
         is_bulk = len(segments) > BULK
-        settings = replace(translator.settings, nbest=options.candidates)
-        chosen = with_settings(translator, settings)
+        chosen = translator
+        if options.candidates != translator.settings.nbest:
+            chosen = replace(translator, settings=replace(translator.settings, nbest=options.candidates))
         work = SegmentTranslator(self.scheduler, chosen, direction, options, is_bulk)
         chunks = [segments[begin : begin + _CHUNK] for begin in range(0, len(segments), _CHUNK)]
         tasks: list[asyncio.Task[list[Sentence]]] = []
@@ -211,16 +212,16 @@ class SegmentTranslator:
         self._scheduler, self._options, self._is_bulk = scheduler, options, is_bulk
         languages = direction.source, direction.target
         self._copies_are_wrong = None not in languages and copies_are_wrong([], languages)
-        glossary = Glossary(options.terms) if options.terms else None
-        self._translator = replace(translator, glossary=glossary, on_warning=_ignore)
+        self._translator = translator
+        if options.terms:
+            self._translator = replace(translator, glossary=Glossary(options.terms))
 
     async def translate(self, segments: Sequence[Segment], first: int) -> list[Sentence]:
         """Translate segments; ``first`` is the number of the first one in its text, for warnings."""
         translations = await self._search(self._translator, segments)
-        sentences = list[Sentence]()
-        for number, (segment, translation) in enumerate(zip(segments, translations, strict=True), first):
-            sentences.append(await self._finish(segment, translation, number))
-        return sentences
+        pairs = enumerate(zip(segments, translations, strict=True), first)
+        # Those that are searched for again are so at the same time.
+        return await asyncio.gather(*(self._finish(*pair, number) for number, pair in pairs))
 
     async def _search(self, translator: Translator, segments: Sequence[Segment]) -> list[Translation]:
         lines = [segment.text for segment in segments]
@@ -271,18 +272,17 @@ class SegmentTranslator:
         if not found:
             return translation, []
         settings = remedy_settings(self._translator.settings, found, translation)
-        (second,) = await self._search(with_settings(self._translator, settings), [segment])
+        (second,) = await self._search(replace(self._translator, settings=settings), [segment])
         better = choose_better(replace(translation, findings=found), second, copies=copies)
         return better, [
             Warning(finding.kind, f"the translation {finding.message}", number) for finding in better.findings
         ]
 
-    async def _with_protected(
-        self, segment: Segment, translation: Translation
-    ) -> tuple[Segment, Translation]:
+    async def _with_protected(self, segment: Segment, first: Translation) -> tuple[Segment, Translation]:
         """Find a translation that contains the protected parts: by constraints, else without them.
 
-        Without them, they are placed where the alignment says.
+        Without them, they are placed where the alignment says. A constraint may ruin the sentence of a model
+        that does not know such words: its translation must be about as probable as the ``first`` one.
         """
         target = self._translator.tokenizer.target
         encoded = target.encode(segment.protected)
@@ -293,7 +293,8 @@ class SegmentTranslator:
             glossary = Glossary(self._options.terms, always=tuple(dict.fromkeys(segment.protected)))
             constrained = replace(self._translator, glossary=glossary)
             (translation,) = await self._search(constrained, [segment])
-            if not segment.missing_protected(translation.text):
+            is_probable = _confidence(translation) >= _LEAST_RELATIVE_CONFIDENCE * _confidence(first)
+            if is_probable and not segment.missing_protected(translation.text):
                 return segment, translation
         segment = segment.without_protected()
         if not segment.text.strip():
@@ -303,7 +304,7 @@ class SegmentTranslator:
 
     def _hits(self, segment: Segment) -> list[tuple[str, str]]:
         glossary = self._translator.glossary
-        return [pair for pair in glossary.terms if is_term_in(pair[0], segment.text)] if glossary else []
+        return glossary.terms_in(segment.text) if glossary else []
 
 
 def _render(layout: Layout, sentences: list[Sentence]) -> TranslatedText:
@@ -322,5 +323,5 @@ def _render(layout: Layout, sentences: list[Sentence]) -> TranslatedText:
     return TranslatedText(rendered.text, sentences, rendered.spans, list(alternatives))
 
 
-def _ignore(message: str) -> None:
-    """Take no notice: what a client should know is in the answer."""
+def _confidence(translation: Translation) -> float:
+    return translation.candidates[0].confidence if translation.candidates else 0.0

@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { $, announce, element } from "./dom.js";
-import { aroundWord, focusWord } from "./panes.js";
+import { aroundWord, focusWord, pin } from "./panes.js";
 import { sourceOf, targetOf } from "./result.js";
 import { percent, t } from "./strings.js";
 
@@ -28,9 +28,11 @@ function choice(parts, confidence, act) {
 
 // `translation` is the page's Translation; its result has the sentence that `place` is in.
 export async function openAlternatives(translation, place, node) {
+  if (!translation.result?.sentences[place.sentence]) return;
   controller?.abort();
   controller = new AbortController();
   opener = place;
+  pin(place);
   const result = translation.result;
   const sentence = result.sentences[place.sentence];
   const { before, word } = aroundWord(place);
@@ -109,6 +111,7 @@ export function startAlternatives() {
   window.addEventListener("toggle", (event) => {
     if (event.newState === "open") return;
     controller?.abort();
+    pin(null);
     // Back to the word, unless the reader has gone elsewhere.
     if (opener && (document.activeElement === document.body || window.contains(document.activeElement))) {
       focusWord(opener.sentence, opener.word);

@@ -25,7 +25,6 @@ export function askForKey(problem = "") {
   asking ??= new Promise((resolve) => {
     const dialog = $("key-dialog");
     $("key-problem").textContent = problem;
-    $("key").value = apiKey();
     const cancel = () => dialog.close("");
     $("key-cancel").addEventListener("click", cancel, { once: true });
     dialog.addEventListener(
@@ -71,7 +70,10 @@ export async function send(path, { method = "GET", body, signal } = {}) {
     const error = await failure(response);
     // A request that was replaced while it waited for the dialog does not ask again.
     if (![401, 403].includes(error.status)) throw error;
-    if (apiKey() === key && !(await askForKey(error.message))) throw error;
+    if (apiKey() === key) {
+      keptForTab.set("key", null);
+      if (!(await askForKey(error.message))) throw error;
+    }
     signal?.throwIfAborted();
   }
 }

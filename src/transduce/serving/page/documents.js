@@ -66,7 +66,7 @@ async function follow(job, address, { status, progress, signal }) {
   let state = job;
   for (;;) {
     if (state.status === "done") break;
-    if (state.status === "error") throw new Error(state.error?.message ?? state.message ?? t("failed"));
+    if (state.status === "error") throw new Error(state.error?.message ?? state.error ?? t("failed"));
     status.textContent = state.total > 0 ? t("documentProgress", state) : t("queued");
     if (state.total > 0) {
       progress.max = state.total;

@@ -9,6 +9,7 @@ let direction = { source: null, target: null };
 let active = null; // id of the glossary in use
 let changed = false; // since it was loaded or saved
 let onChange = () => {};
+let detected = () => null; // the source language where it is detected
 
 function rows() {
   return [...$("terms").rows].map((row) => [...row.querySelectorAll("input")].map((input) => input.value.trim()));
@@ -105,7 +106,7 @@ async function choose(id) {
 
 async function save() {
   const [path, method] = active ? [`v1/glossaries/${encodeURIComponent(active)}`, "PUT"] : ["v1/glossaries", "POST"];
-  const source = direction.source === "auto" ? null : direction.source;
+  const source = direction.source === "auto" ? detected() : direction.source;
   const old = list.find(({ id }) => id === active);
   const languages = old ? { source: old.source, target: old.target } : { source, target: direction.target };
   const name = $("glossary-name").value.trim() || t("newName");
@@ -156,8 +157,8 @@ export function glossaryLanguage() {
   showStatus();
 }
 
-export function startGlossary(whenChanged) {
-  onChange = whenChanged;
+export function startGlossary(whenChanged, detectedLanguage) {
+  [onChange, detected] = [whenChanged, detectedLanguage];
   addRow();
   $("never-translate").value = kept.get("never-translate", "");
   $("never-translate").addEventListener("input", () => {

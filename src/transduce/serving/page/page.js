@@ -9,7 +9,7 @@ import { $, announce, copyText, element, kept } from "./dom.js";
 import { glossaryDirection, glossaryLanguage, glossaryOpened, startGlossary, termsOfRequest } from "./glossary.js";
 import { remember, showHistory, startHistory } from "./history.js";
 import { direction, nameOf, setDirection, showLanguages, showSwap, startLanguages, swapLanguages } from "./languages.js";
-import { firstWord, focusWord, showResult, showSource, startPanes } from "./panes.js";
+import { firstWord, focusWord, sentenceAtCursor, showResult, showSource, startPanes } from "./panes.js";
 import { confidenceOf, markSentence, showSentences, showWarnings } from "./sentences.js";
 import { browserLanguage, number, percent, showLanguage, t } from "./strings.js";
 import { directionOf, lengthInCodePoints } from "./text.js";
@@ -26,6 +26,7 @@ const translation = new Translation(settings, () => models.limits ?? {}, {
     $("progress").hidden = false;
     $("target-pane").setAttribute("aria-busy", "true");
   },
+  onPart: show,
   onResult(result) {
     calm();
     showProblem(null);
@@ -49,10 +50,17 @@ function show(result) {
   showWarnings(result);
   showSentences(result, alternativesOf, attentionOf);
   attentionResult(result);
+  inSentence(sentenceAtCursor());
   $("copy").disabled = !result;
   confidenceOf($("confidence"), result?.confidence);
   showDetected(result?.detected);
   showWriting(result);
+}
+
+function inSentence(index) {
+  if (index === null) return;
+  attentionSentence(index);
+  markSentence(index);
 }
 
 function showDetected(detected) {
@@ -80,19 +88,19 @@ function showProblem(problem, seconds = null) {
   clearInterval(countdown);
   $("problem").hidden = !problem;
   if (!problem) return;
-  const message = element("strong");
-  const remedy = element("span", {}, problem.remedy);
+  // A screen reader hears the first count only.
+  const [heard, message] = [element("strong", { class: "visually-hidden" }), element("strong", { "aria-hidden": "true" })];
+  const remedy = element("span", {}, seconds === null ? problem.remedy : "");
   const again = element("button", { type: "button" }, t("tryAgain"));
   again.addEventListener("click", () => (models.directions.length > 0 ? translation.now() : start()));
   const said = () => {
     if (seconds !== null && problem.status === 0) return t("unreachable", { seconds });
-    if (seconds !== null) return `${t("busy", { seconds })}`;
+    if (seconds !== null) return t("busy", { seconds });
     return problem.message || t("serverFault", { status: problem.status });
   };
-  message.textContent = said();
+  heard.textContent = message.textContent = said();
   if (!problem.message && !problem.temporary) remedy.textContent = t("serverFaultRemedy");
-  const wait = seconds === null ? [] : [element("span", { class: "countdown" })];
-  $("problem").replaceChildren(message, " ", remedy, ...wait, problem.final ? "" : again);
+  $("problem").replaceChildren(heard, message, remedy, problem.final ? "" : again);
   if (seconds === null) return;
   countdown = setInterval(() => {
     seconds = Math.max(0, seconds - 1);
@@ -103,7 +111,7 @@ function showProblem(problem, seconds = null) {
 function showCount() {
   const [count, limit] = [lengthInCodePoints(source.value), models.limits?.characters];
   const values = { count: number(count), limit: number(limit ?? 0) };
-  $("count").textContent = count === 0 ? "" : t(limit ? "countOf" : "count", values);
+  $("count").textContent = count === 0 ? "" : t(limit && count > 0.8 * limit ? "countOf" : "count", values);
   $("count").classList.toggle("bad", Boolean(limit) && count > limit);
   $("clear").hidden = count === 0;
   for (const node of document.querySelectorAll(".panes .text")) {
@@ -164,6 +172,12 @@ function directionChanged() {
   if (source.value) translation.update(source.value, 0);
 }
 
+function showAbout() {
+  const names = models.directions.map(({ source: from, target: to, name }) => (from && to ? `${from} → ${to}` : name ?? ""));
+  const few = [...names.slice(0, 6), ...(names.length > 6 ? ["…"] : [])].join(", ");
+  $("about").textContent = models.version ? t("about", { version: models.version, models: few }) : "";
+}
+
 function changeLanguage(tag) {
   showLanguage(tag);
   $("interface-language").value = document.documentElement.lang;
@@ -174,8 +188,7 @@ function changeLanguage(tag) {
   documentTypes(models.documents ?? []);
   showHistory();
   glossaryLanguage();
-  const loaded = models.directions.map(({ source: from, target: to, name }) => [from && to ? `${from} → ${to}` : "", name ?? ""].filter(Boolean).join(" "));
-  $("about").textContent = models.version ? t("about", { version: models.version, models: loaded.slice(0, 6).join(", ") + (loaded.length > 6 ? ", …" : "") }) : "";
+  showAbout();
   if (translation.result) show(translation.result);
   showDetected(translation.result?.detected);
 }
@@ -194,10 +207,7 @@ function startText() {
     if (await askForKey()) translation.now();
   });
   startPanes(
-    (index) => {
-      attentionSentence(index);
-      markSentence(index);
-    },
+    inSentence,
     (place, node) => openAlternatives(translation, place, node),
   );
 }
@@ -206,7 +216,10 @@ function startParts() {
   startText();
   startAlternatives();
   startAttention();
-  startGlossary(() => source.value && translation.update(source.value, 0));
+  startGlossary(
+    () => source.value && translation.update(source.value, 0),
+    () => translation.result?.detected?.language ?? null,
+  );
   startHistory((entry) => {
     setDirection(entry.source, entry.target);
     setText(entry.text);

@@ -5,6 +5,7 @@ import { sentenceAt, sourceOf, targetOf } from "./result.js";
 import { wordLinks, wordsOf } from "./text.js";
 
 let shown = null; // {result, sentences: [{source, target, links}]}, words as {begin, end, node}
+let pinned = null; // the place whose alternatives are open
 const places = new WeakMap(); // word or sentence element → {side, sentence, word}
 
 // Fill `place` with a text: sentences are spans, and so are their words.
@@ -43,12 +44,14 @@ export function showResult(result) {
     $("output").replaceChildren();
     return;
   }
+  const focused = $("output").contains(document.activeElement) ? places.get(document.activeElement) : null;
   const sentences = result.sentences.map((sentence) => {
     const source = inWhole(wordsOf(sourceOf(result, sentence), result.sourceLanguage), sentence.source[0]);
     const target = inWhole(wordsOf(targetOf(result, sentence), result.targetLanguage), sentence.target[0]);
     return { source, target, links: wordLinks(sentence.alignment, asPairs(source), asPairs(target)) };
   });
   shown = { result, sentences };
+  pinned = null;
   const span = (text) => element("span", { class: "word" }, text);
   const button = (text) => element("span", { class: "word", role: "button", tabindex: "-1", "aria-haspopup": "dialog" }, text);
   fill($("mirror"), result.text, "source", sentences, result.sentences.map(({ source }) => source), span);
@@ -56,6 +59,8 @@ export function showResult(result) {
   const first = $("output").querySelector(".word");
   if (first) first.tabIndex = 0;
   result.warnings.forEach(({ sentence }) => sentences[sentence]?.targetNode.classList.add("doubtful"));
+  // Words are new elements: the one that takes the place of the focused word takes the focus.
+  if (focused) focusWord(focused.sentence, focused.word);
 }
 
 // The text changed and has no translation yet: nothing to highlight in it.
@@ -71,9 +76,16 @@ function clearHighlight() {
   });
 }
 
+// Keep a place highlighted while nothing else is pointed at; null ends that.
+export function pin(place) {
+  pinned = place;
+  highlight(place);
+}
+
 // Highlight a place and what it was translated from or to; null clears.
-function highlight(place) {
+function highlight(pointed) {
   clearHighlight();
+  const place = pointed ?? pinned;
   const sentence = place && shown?.sentences[place.sentence];
   if (!sentence) return;
   sentence.sourceNode?.classList.add("current");
@@ -104,8 +116,15 @@ function placeAtPoint(event, container) {
   return node ? places.get(node) : null;
 }
 
+// The sentence that the text cursor is in, or null if it is not in the text.
+export function sentenceAtCursor() {
+  const place = document.activeElement === $("source") ? placeAtPosition($("source").selectionStart) : null;
+  return place ? place.sentence : null;
+}
+
+// The word or sentence at a position of the text, unless its translation is still to come.
 function placeAtPosition(position) {
-  if (!shown || shown.sentences.length === 0) return null;
+  if (!shown || shown.sentences.length === 0 || shown.result.text !== $("source").value) return null;
   const index = sentenceAt(shown.result, position);
   const word = shown.sentences[index].source.findIndex(({ begin, end }) => begin <= position && position <= end);
   return { side: "source", sentence: index, word: word < 0 ? null : word };

@@ -4,6 +4,8 @@ import { $, element, icon } from "./dom.js";
 import { sourceOf, targetOf } from "./result.js";
 import { has, percent, t } from "./strings.js";
 
+const LISTED = 300; // sentences; a longer text has its warnings and its whole confidence
+
 const level = (confidence) => (confidence >= 0.75 ? "high" : confidence >= 0.5 ? "medium" : "low");
 
 function meter(confidence) {
@@ -45,7 +47,7 @@ export function showWarnings(result) {
 // `openAlternatives(index)` and `openAttention(index)` are the buttons of a sentence.
 export function showSentences(result, openAlternatives, openAttention) {
   $("welcome").hidden = Boolean(result);
-  const items = (result?.sentences ?? []).map((sentence, index) => {
+  const items = (result?.sentences ?? []).slice(0, LISTED).map((sentence, index) => {
     const confidence = element("span", {});
     confidenceOf(confidence, sentence.confidence);
     const button = (key, act) => {

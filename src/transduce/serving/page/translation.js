@@ -4,7 +4,8 @@ import { call } from "./api.js";
 import { join, readAnswer, replaceSentence, sourceOf } from "./result.js";
 
 const PAUSE = 250; // milliseconds without typing before a request
-const REMEMBERED = 400; // paragraphs, and choices among alternatives
+const PART = 2500; // characters of a request; a longer text is translated and shown in parts
+const REMEMBERED = 2000; // paragraphs, and choices among alternatives
 const FIRST_WAIT = 2; // seconds before a request is tried again, doubled each time
 const LONGEST_WAIT = 30;
 
@@ -16,9 +17,24 @@ class Recent extends Map {
   }
 }
 
+// Paragraphs in groups that one request may have: so many items, and not many more than so many characters.
+function parts(pieces, items = Infinity) {
+  const groups = [];
+  let room = 0;
+  for (const piece of pieces) {
+    if (groups.length === 0 || room <= 0 || groups.at(-1).length >= items) {
+      groups.push([]);
+      room = PART;
+    }
+    groups.at(-1).push(piece);
+    room -= piece.length;
+  }
+  return groups;
+}
+
 export class Translation {
   // `settings()` returns what a request says besides its text; `limits()` the server's limits. The handlers are
-  // onBusy(), onResult(result) and onProblem(error, secondsUntilRetry or null).
+  // onBusy(), onPart(result), onResult(result) and onProblem(error, secondsUntilRetry or null).
   constructor(settings, limits, handlers) {
     Object.assign(this, { settings, limits, handlers });
     this.answers = new Recent();
@@ -77,17 +93,24 @@ export class Translation {
     // A language is detected from the whole text: a paragraph may be a single word.
     const pieces = settings.source === "auto" ? [text] : text.split(/(\n+)/).filter((piece) => piece !== "");
     const key = (piece) => JSON.stringify([settings, piece]);
-    const missing = [...new Set(pieces.filter((piece) => piece.trim() && !this.answers.has(key(piece))))];
+    const answers = new Map(pieces.map((piece) => [piece, piece.trim() ? this.answers.get(key(piece)) : null]));
+    const missing = [...answers.keys()].filter((piece) => answers.get(piece) === undefined);
     if (missing.length > 0) this.handlers.onBusy();
-    const items = this.limits().items || missing.length;
-    for (let first = 0; first < missing.length; first += items) {
-      const part = missing.slice(first, first + items);
+    const later = (piece) => readAnswer(piece, { text: "…" });
+    const joined = () => {
+      const found = (piece) => (answers.get(piece) === undefined ? later(piece) : answers.get(piece));
+      return this.withChoices(join(pieces, pieces.map(found)));
+    };
+    for (const [index, part] of parts(missing, this.limits().items).entries()) {
+      if (index > 0) this.showPart(joined());
       const body = { ...settings, text: part, alignment: true, guard: true };
       const { translations } = await call("v1/translate", { method: "POST", body, signal });
-      part.forEach((piece, index) => this.answers.put(key(piece), readAnswer(piece, translations[index])));
+      part.forEach((piece, place) => {
+        answers.set(piece, readAnswer(piece, translations[place]));
+        this.answers.put(key(piece), answers.get(piece));
+      });
     }
-    const result = join(pieces, pieces.map((piece) => (piece.trim() ? this.answers.get(key(piece)) : null)));
-    return this.withChoices(result);
+    return joined();
   }
 
   // A sentence whose translation somebody chose keeps it while the rest of the text changes.
@@ -108,6 +131,11 @@ export class Translation {
     if (!this.result?.sentences[index]) return;
     this.choices.put(this.choiceKey(this.result, index), { text, confidence });
     this.show(replaceSentence(this.result, index, text, confidence));
+  }
+
+  showPart(result) {
+    this.result = result;
+    this.handlers.onPart(result);
   }
 
   show(result) {
