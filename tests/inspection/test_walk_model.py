@@ -1,7 +1,6 @@
 """The page's forward pass under node, against PyTorch with the same weights rounded to float16."""
 
 import json
-import time
 
 import pytest
 import torch
@@ -113,9 +112,8 @@ def test_a_model_loaded_for_the_engine_is_followed_too(node, tmp_path):
     from transduce import artifact
 
     translator = walker(norm="pre")
-    artifact.save(tmp_path / "model", translator.model, translator.tokenizer)
+    artifact.save(translator.model, tmp_path / "model", translator.tokenizer)
     loaded = Translator.load(tmp_path / "model", beam=2)
     data = walked(loaded, SOURCES[1])
     assert node.run("return checkReference(new WalkModel(data), data).ok", data=data)
     assert json.dumps(data["config"]) == json.dumps(walked(translator)["config"])
-    assert time.monotonic() > 0
