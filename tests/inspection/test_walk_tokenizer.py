@@ -4,7 +4,6 @@ import gzip
 import json
 import unicodedata
 from functools import cache
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,7 +20,6 @@ from transduce.inspection.walk.tokenizers import tokenizer_data
 __all__ = ["node"]
 pytestmark = needs_node
 
-MULTI30K = Path("/work/shared/data/multi30k-en-de")
 LINES = [
     "A man isn't sleeping on the couch; he's 23, they'll say!",
     "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",
@@ -31,6 +29,7 @@ LINES = [
     "  two  spaces\tand\ttabs  ",
     "<unk> </s> <pad>",
     "🍜🏃‍♀️ \ufeff\x85\x1c\u2028x\u3000y",
+    "\ufeffa mark first",
     "x" * 150,
     "",
 ]
@@ -96,10 +95,8 @@ def test_decoding_of_any_ids(node, kind):
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece", "char"])
 @pytest.mark.parametrize("language", ["en", "de"])
-def test_real_lines(node, kind, language):
-    path = MULTI30K / f"val.{language}.gz"
-    if not path.is_file():
-        pytest.skip("Multi30k is not there")
+def test_real_lines(node, shared, kind, language):
+    path = shared / "data" / "multi30k-en-de" / f"val.{language}.gz"
     with gzip.open(path, "rt", encoding="utf-8") as file:
         lines = file.read().splitlines()[:300]
     compare(node, train_side_tokenizer(lines, kind=kind, size=1500), lines)
