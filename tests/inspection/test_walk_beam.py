@@ -45,8 +45,8 @@ def same(found, hypotheses, trace):
         assert mine["score"] == pytest.approx(theirs.score, abs=1e-4)
         assert mine["logProbabilities"] == pytest.approx(theirs.log_probabilities, abs=1e-4)
     assert len(found["trace"]) == len(trace)
-    for mine, theirs in zip(found["trace"], trace, strict=True):
-        theirs = [asdict(branch) for branch in possible_branches(theirs)]
+    for mine, step in zip(found["trace"], trace, strict=True):
+        theirs = [asdict(branch) for branch in possible_branches(step)]
         for key in ("parent", "token", "fate"):
             assert [branch[key] for branch in mine] == [branch[key] for branch in theirs]
         assert [b["logProbability"] for b in mine] == pytest.approx(
@@ -56,7 +56,9 @@ def same(found, hypotheses, trace):
 
 
 @pytest.mark.parametrize("beam", [1, 2, 4, 7])
-@pytest.mark.parametrize(("penalty", "alpha"), [("paper", 0.6), ("plain", 1.0), ("paper", -0.5), ("plain", 0.0)])
+@pytest.mark.parametrize(
+    ("penalty", "alpha"), [("paper", 0.6), ("plain", 1.0), ("paper", -0.5), ("plain", 0.0)]
+)
 @pytest.mark.parametrize(("exact", "prefix"), [(True, []), (False, []), (True, [7, 5])])
 def test_the_search_is_ours(node, half_trained, beam, penalty, alpha, exact, prefix):
     function = {"paper": paper_penalty, "plain": plain_penalty}[penalty](alpha)

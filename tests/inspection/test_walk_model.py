@@ -87,7 +87,10 @@ def test_padding_in_a_source_is_hidden_unless_the_model_sees_it(node):
         source = [*data["sentence"]["sourceIds"], 0, 0]
         inputs = data["sentence"]["inputIds"]
         logits = node.run(
-            "return forward(new WalkModel(data), source, inputs).logits", data=data, source=source, inputs=inputs
+            "return forward(new WalkModel(data), source, inputs).logits",
+            data=data,
+            source=source,
+            inputs=inputs,
         )
         with torch.no_grad():
             wanted = rounded(translator).model(torch.tensor([source]), torch.tensor([inputs]))[0]

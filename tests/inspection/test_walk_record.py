@@ -185,10 +185,15 @@ def test_the_weights_of_one_head(case, node):
     for name in ("encoder.layers.1.self_attention", "decoder.layers.0.memory_attention"):
         module = own.get_submodule(name)
         if "memory" in name:
-            parts = [module.query, *zip(*(p.split(module.widths) for p in module.key_value.parameters()), strict=True)]
+            parts = [
+                module.query,
+                *zip(*(p.split(module.widths) for p in module.key_value.parameters()), strict=True),
+            ]
             parts[0] = tuple(module.query.parameters())
         else:
-            parts = list(zip(*(p.split(module.widths) for p in module.query_key_value.parameters()), strict=True))
+            parts = list(
+                zip(*(p.split(module.widths) for p in module.query_key_value.parameters()), strict=True)
+            )
         for part, (weight, bias) in zip("qkv", parts, strict=True):
             found = node.run(
                 "return projectionOf(new WalkModel(data), name, part, 2)", data=data, name=name, part=part

@@ -52,7 +52,8 @@ def compare(node, side, texts):
     found = node.run(
         "globalThis.made ??= new Map(); const key = JSON.stringify(spec);"
         "if (!made.has(key)) made.set(key, new PageTokenizer(spec)); const tokenizer = made.get(key);"
-        "return {ids: texts.map((text) => tokenizer.encode(text)), texts: ids.map((row) => tokenizer.decode(row))}",
+        "const decoded = ids.map((row) => tokenizer.decode(row));"
+        "return {ids: texts.map((text) => tokenizer.encode(text)), texts: decoded}",
         spec=spec,
         texts=texts,
         ids=ids,
@@ -172,6 +173,7 @@ def test_steps_that_the_page_cannot_do_are_told():
 def test_a_step_that_came_through_anyway_is_refused_by_the_page(node):
     spec = tokenizer_data(trained("bpe", "nfc")) | {"preTokenizer": {"type": "Digits"}}
     found = node.run(
-        "return pageTokenizers({tokenizers: {source: spec, target: 'source'}})", spec=json.loads(json.dumps(spec))
+        "return pageTokenizers({tokenizers: {source: spec, target: 'source'}})",
+        spec=json.loads(json.dumps(spec)),
     )
     assert found == {"source": None, "target": None}

@@ -80,7 +80,9 @@ SOURCES = ["the quick brown fox jumps", "over the lazy dog", "a b c"]
 TARGETS = ["der schnelle braune Fuchs", "über den faulen Hund", "a b c d"]
 
 
-def walker(*, kind="char", joint=True, beam=3, extra_length=3, penalty="paper", length_penalty=0.6, **changes):
+def walker(
+    *, kind="char", joint=True, beam=3, extra_length=3, penalty="paper", length_penalty=0.6, **changes
+):
     """A translator with an untrained model whose heads differ, biases are not 0 and norms not 1."""
     tokenizer = train_tokenizer(SOURCES, TARGETS, kind=kind, size=600, joint=joint)
     model = shaken(build(small_config(**changes), tokenizer.vocabulary, seed=1))

@@ -48,7 +48,9 @@ def walk_data(translator: Translator, sentence: str) -> dict[str, Any]:
     plain = replace(translator, model=model, settings=settings, glossary=None, prefix="", shortlist=None)
     hypotheses = plain.search(sentence, trace)
     if not hypotheses:
-        raise DataError("the search found no translation", "give another sentence, or relax the length limits")
+        raise DataError(
+            "the search found no translation", "give another sentence, or relax the length limits"
+        )
     prefix = tokenizer.target_prefix
     target = [*prefix, *_with_eos(hypotheses[0], model.vocabulary.eos)]
     inputs = [model.vocabulary.bos, *target[:-1]]
@@ -130,7 +132,8 @@ def _source_ids(tokenizer: TokenizerPair, sentence: str, limit: int | None) -> l
     for maximum, reason in ((limit, "the model reads"), (MOST_TOKENS, "a walk shows")):
         if maximum is not None and len(ids) > maximum:
             raise DataError(
-                f"the sentence has {len(ids):,} tokens, but {reason} at most {maximum:,}", "give a shorter text"
+                f"the sentence has {len(ids):,} tokens, but {reason} at most {maximum:,}",
+                "give a shorter text",
             )
     return ids
 

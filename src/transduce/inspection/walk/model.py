@@ -14,7 +14,9 @@ from transduce.inspection.walk.tensors import to_half
 from transduce.models.transformer import Transformer
 from transduce.nn.adapter import adapter_parameters
 
-MOST_PARAMETERS = 5_000_000  # that the page computes with; of larger models it holds the numbers of one sentence
+MOST_PARAMETERS = (
+    5_000_000  # that the page computes with; of larger models it holds the numbers of one sentence
+)
 
 _REMEDY = "inspect it without --walk"
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.models.transformer import Transformer
+from transduce.nn.positional import LearnedPositions
 
 SHOWN_TOKENS = 20  # per position, the most likely ones; the logits of others are left out
 
@@ -25,11 +26,15 @@ class StoredSentence:
 
 
 @torch.no_grad()
-def stored_sentence(model: Transformer, source: list[int], inputs: list[int], target: list[int]) -> StoredSentence:
+def stored_sentence(
+    model: Transformer, source: list[int], inputs: list[int], target: list[int]
+) -> StoredSentence:
     """Return the numbers of a source and of the decoder's ``inputs``, after which it predicts ``target``."""
     source_row, input_row = torch.tensor([source]), torch.tensor([inputs])
-    tensors = {
-        name: parameter for name, parameter in model.named_parameters() if _is_norm(model, name.rpartition(".")[0])
+    tensors: dict[str, Tensor] = {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if _is_norm(model, name.rpartition(".")[0])
     }
     lens: list[Tensor] = []
     with _products(model, tensors), _layer_outputs(model, lens):
@@ -37,9 +42,10 @@ def stored_sentence(model: Transformer, source: list[int], inputs: list[int], ta
     # Embeddings are unscaled on the page, as they are in the matrix.
     tensors["source_embedding"] = model.source_embedding.weight[source]
     tensors["target_embedding"] = model.target_embedding.weight[inputs]
-    if model.config.positions == "learned":
-        tensors["source_positions.weight"] = model.source_positions.weight[: len(source)]
-        tensors["target_positions.weight"] = model.target_positions.weight[: len(inputs)]
+    for name, ids in (("source_positions", source), ("target_positions", inputs)):
+        positions = model.get_submodule(name)
+        if isinstance(positions, LearnedPositions):
+            tensors[f"{name}.weight"] = positions.weight[: len(ids)]
     logits = model.output.logits(states)
     best = logits.topk(min(SHOWN_TOKENS, logits.size(1)), dim=1).indices
     columns = sorted({*best.flatten().tolist(), *target})
@@ -48,7 +54,9 @@ def stored_sentence(model: Transformer, source: list[int], inputs: list[int], ta
         tensors[f"lens.{number}"] = model.output.logits(model.decoder.final_norm(layer))[:, columns]
     shares = logits.softmax(dim=1)[:, columns].sum(dim=1).clamp(max=1.0)
     # Each on its own: the storage of a view would be counted as shared.
-    return StoredSentence({name: tensor.clone() for name, tensor in tensors.items()}, columns, shares.tolist())
+    return StoredSentence(
+        {name: tensor.clone() for name, tensor in tensors.items()}, columns, shares.tolist()
+    )
 
 
 def _is_norm(model: Transformer, module: str) -> bool:

@@ -18,7 +18,7 @@ def to_half(tensor: Tensor) -> Tensor:
 
 
 def pack_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return the table ``name: [offset in numbers, *shape]`` and the numbers; a shared tensor is stored once."""
+    """Return the numbers and a table, ``name: [offset, *shape]``; a shared tensor is stored once."""
     table: dict[str, list[int]] = {}
     places: dict[tuple[int, tuple[int, ...]], int] = {}
     parts: list[bytes] = []

@@ -6,7 +6,18 @@ from typing import Any
 from transduce.data.tokenizer import SideTokenizer
 
 # What page/walk/tokenizer*.js can do; a sequence of steps is known if all of its steps are.
-_NORMALIZERS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "StripAccents", "Prepend", "Replace", "BertNormalizer"}
+_NORMALIZERS = {
+    "NFC",
+    "NFD",
+    "NFKC",
+    "NFKD",
+    "Lowercase",
+    "Strip",
+    "StripAccents",
+    "Prepend",
+    "Replace",
+    "BertNormalizer",
+}
 _PRE_TOKENIZERS = {"ByteLevel", "Split", "Metaspace", "Whitespace", "WhitespaceSplit", "BertPreTokenizer"}
 _MODELS = {"BPE", "Unigram", "WordPiece", "WordLevel"}
 _DECODERS = {"ByteLevel", "Replace", "Fuse", "ByteFallback", "WordPiece", "Metaspace", "BPEDecoder", "Strip"}
