@@ -1,12 +1,12 @@
 """The page's forward pass under node, against PyTorch with the same weights rounded to float16."""
 
-import json
-
 import pytest
 import torch
 from walking import SOURCES, needs_node, node, rounded, tensor, walked, walker
 
+from transduce import artifact
 from transduce.decoding.translator import Translator
+from transduce.errors import ConfigError
 
 __all__ = ["node"]
 pytestmark = needs_node
@@ -112,11 +112,10 @@ def test_speed_with_the_sizes_of_the_demo(node, record_property):
 
 
 def test_a_model_loaded_for_the_engine_is_followed_too(node, tmp_path):
-    from transduce import artifact
-
     translator = walker(norm="pre")
     artifact.save(translator.model, tmp_path / "model", translator.tokenizer)
-    loaded = Translator.load(tmp_path / "model", beam=2)
-    data = walked(loaded, SOURCES[1])
+    data = walked(Translator.load(tmp_path / "model", beam=2, precision="float32"), SOURCES[1])
     assert node.run("return checkReference(new WalkModel(data), data).ok", data=data)
-    assert json.dumps(data["config"]) == json.dumps(walked(translator)["config"])
+    assert data["config"] == walked(translator)["config"]
+    with pytest.raises(ConfigError, match="int8"):
+        walked(Translator.load(tmp_path / "model", precision="int8"), SOURCES[1])

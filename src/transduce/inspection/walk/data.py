@@ -30,7 +30,7 @@ from transduce.inspection.walk.tokenizers import tokenizer_data
 from transduce.models.transformer import Transformer
 
 MOST_TOKENS = 256  # on a side: the page computes and shows a number for every pair of them
-MOST_REFERENCE = 200_000  # logits of the check; of larger vocabularies, some columns are compared
+MOST_REFERENCE = 50_000  # logits of the check; of larger vocabularies, some columns are compared
 
 
 def walk_data(translator: Translator, sentence: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from torch import Tensor
 from transduce.config import TransformerConfig
 from transduce.decoding.translator import Translator
 from transduce.engine.packed_transformer import PackedTransformer
+from transduce.engine.precision import precision_of
 from transduce.errors import ConfigError
 from transduce.inspection.walk.tensors import to_half
 from transduce.models.transformer import Transformer
@@ -42,6 +43,11 @@ def walkable(translator: Translator) -> Transformer:
     for reason, applies in reasons.items():
         if applies:
             raise ConfigError(f"--walk does not support {reason}", _REMEDY)
+    if precision_of(model) == "int8":
+        raise ConfigError(
+            "--walk shows the weights themselves, but the model is loaded in int8",
+            'load it with precision="float32"',
+        )
     return model
 
 
