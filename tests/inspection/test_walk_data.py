@@ -1,6 +1,7 @@
 """The data of the page: what is packed, what is refused, and what large models have in place of weights."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from transduce.config.attention import HashedAttention, LowRankAttention, Window
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError, DataError
-from transduce.inspection.render import embed
+from transduce.inspection.render import embed, read
 from transduce.inspection.walk import data as data_module
 from transduce.inspection.walk.attribution import attributions
+from transduce.inspection.walk.scripts import walk_script
 from transduce.inspection.walk.tensors import pack_floats, pack_tensors
 from transduce.nn.adapter import adapt, linear_layers
 
@@ -206,3 +208,30 @@ def test_the_models_own_precision_and_mode_do_not_matter():
     noisy = walked(Translator(trained.train(), tokenizer, settings))
     assert json.dumps(plain["reference"]) == json.dumps(noisy["reference"])
     assert trained.training
+
+
+@needs_node
+def test_a_large_model_refuses_what_it_cannot_tell(node, monkeypatch):
+    monkeypatch.setattr(data_module, "MOST_PARAMETERS", 100)
+    data = walked(walker())
+    for call in (
+        "forward(model, [...sourceIds, 4], inputIds)",
+        "forward(model, sourceIds, inputIds, {scale: false})",
+        "forward(model, sourceIds, inputIds, {silenced: new Set(['encoder.0.0'])})",
+        "beamSearch(model, encode(model, sourceIds), {...data.search, limit: 9})",
+    ):
+        with pytest.raises(AssertionError, match="RangeError"):
+            node.run(
+                "const model = new WalkModel(data); const {sourceIds, inputIds} = data.sentence;" + call,
+                data=data,
+            )
+
+
+def test_the_scripts_fit_the_pages_policy_and_each_other():
+    script = walk_script()
+    for word in ("eval(", "Function(", "fetch(", "WebAssembly", "import(", "XMLHttpRequest", "document."):
+        assert word not in script, word
+    beside = "".join(read(f"{name}.js") for name in ("colors", "keys", "tokens"))
+    names = re.findall(r"^(?:const|let|class|function) (\w+)", script + beside, flags=re.MULTILINE)
+    assert len(names) == len(set(names))
+    assert "</script" not in script

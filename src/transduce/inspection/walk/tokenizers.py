@@ -68,7 +68,7 @@ def _is_known(step: dict[str, Any] | None, known: set[str]) -> bool:
         behaviors = {"String": "MergedWithNext", "Regex": "Isolated"}
         is_ours = pattern.get("Regex", _CHUNKS) == _CHUNKS and not step["invert"]
         return is_ours and step["behavior"] == behaviors[next(iter(pattern))]
-    if step["type"] == "Replace" and "String" not in step["pattern"]:
+    if step["type"] == "Replace" and not step["pattern"].get("String"):
         return False
     return step["type"] in known
 

@@ -20,16 +20,18 @@ function targetLimit({ extraLength, maxLength, longest }, sourceLength) {
 }
 
 // The ``count`` highest of log-probabilities (hypotheses, vocabulary) + sums; the first of equal ones wins
-function bestCandidates(rows, sums, forbidden, count) {
+function bestCandidates(rows, sums, count) {
   const best = [];
+  let least = -Infinity; // that is still among the best, once there are enough
   rows.forEach((row, parent) => {
     for (let token = 0; token < row.length; token++) {
-      const sum = forbidden.has(token) ? -Infinity : Math.fround(row[token] + sums[parent]);
-      if (best.length === count && !(sum > best[count - 1].sum)) continue;
+      const sum = Math.fround(row[token] + sums[parent]);
+      if (best.length === count && !(sum > least)) continue;
       let place = best.length;
       while (place > 0 && best[place - 1].sum < sum) place--;
       best.splice(place, 0, { sum, parent, token });
       if (best.length > count) best.pop();
+      least = best[best.length - 1].sum;
     }
   });
   return best;
@@ -39,7 +41,7 @@ class BeamSearch {
   constructor(vocabulary, { beam, alpha, penalty, limit, prefix = [], exact = true }) {
     const plain = lengthPenalty(penalty, alpha);
     this.eos = vocabulary.eos;
-    this.forbidden = new Set([vocabulary.pad, vocabulary.bos].filter((id) => id !== vocabulary.eos));
+    this.forbidden = [vocabulary.pad, vocabulary.bos].filter((id) => id !== vocabulary.eos);
     this.penalty = (length) => plain(prefix.length + length);
     Object.assign(this, { beam, limit, exact, finished: [], trace: [], length: 0 });
     this.running = [{ sum: 0, tokens: [], logProbabilities: [], path: [], place: -1 }];
@@ -48,9 +50,10 @@ class BeamSearch {
   // Extend all hypotheses by one token; return the parent of each new one, or null at the end.
   extend(logits) {
     const rows = this.running.map((_, row) => logSoftmaxRow(logits.row(row)));
+    for (const row of rows) for (const token of this.forbidden) row[token] = -Infinity;
     const [width, sums] = [this.running.length, this.running.map(({ sum }) => sum)];
     const count = Math.min(2 * this.beam, width * logits.columns);
-    const candidates = bestCandidates(rows, sums, this.forbidden, count);
+    const candidates = bestCandidates(rows, sums, count);
     const ends = candidates.filter(({ token }) => token === this.eos);
     const goOn = candidates.filter(({ token }) => token !== this.eos);
     const kept = new Set([...goOn, ...ends].slice(0, Math.min(this.beam, candidates.length - width)));

@@ -11,10 +11,13 @@
 //           that of the input and output = sum; post-norm: norm is that of the sum
 //
 //   normalise(model, name, x)
-//   residual(model, name, kind, x, compute, pre)      compute(input) → Attention or FeedForward
-//   attend(q, k, v, mask, config, options, silenced)
-//   feedForward(model, name, x)
-//   keyMask(rows, visible, causal)
+//   residual(model, layer, part, x, compute, pre)      layer and part: of a name in PyTorch, such as
+//                                                      "encoder.layers.0" and "self_attention";
+//                                                      compute(input) → Attention or FeedForward
+//   attend(q, k, v, mask, options, silenced)           the numbers from scores to concat
+//   selfAttention(model, name, x, mask, options, silenced), memoryKeysValues(model, name, memory),
+//   memoryAttention(model, name, x, {k, v}, mask, options, silenced), feedForward(model, name, x)
+//   keyMask(rows, visible, causal), silencedHeads(model, where, layer, options)
 
 function normalise(model, name, x) {
   const gamma = model.tensor(`${name}.weight`);
@@ -40,7 +43,6 @@ function normalise(model, name, x) {
   return { input: x, mean, deviation, normalised, gamma, beta, output };
 }
 
-// name: of the layer's parts in PyTorch, such as "encoder.layers.0" and "self_attention"
 function residual(model, layer, part, x, compute, pre) {
   const kind = part === "feed_forward" ? "feedForward" : "attention";
   const around = `${layer}.around_${part}.norm`;

@@ -167,12 +167,14 @@ function softmaxRows(x) {
 }
 
 function logSoftmaxRow(row, temperature = 1) {
+  const result = new Float32Array(row.length);
   let highest = -Infinity;
-  for (const value of row) if (value > highest) highest = value;
+  for (let i = 0; i < row.length; i++) if (row[i] > highest) highest = row[i];
   let sum = 0;
-  for (const value of row) sum += Math.exp((value - highest) / temperature);
+  for (let i = 0; i < row.length; i++) sum += Math.exp((row[i] - highest) / temperature);
   const logarithm = Math.log(sum);
-  return row.map((value) => (value - highest) / temperature - logarithm);
+  for (let i = 0; i < row.length; i++) result[i] = (row[i] - highest) / temperature - logarithm;
+  return result;
 }
 
 // The error function, to about 15 digits: its series, and the continued fraction of 1 − erf further out.

@@ -8,7 +8,7 @@
 //   logitLens(model, record, layer)                logits (target, columns) after that decoder layer
 //   mostLikely(model, logitsRow, count, temperature, share)   [{id, logit, probability}], most likely first;
 //     share: the probability of all columns together, `model.stored.shares[position]` of a stored sentence
-//   walkOptions(changes)
+//   walkOptions(changes)                           all options, with these changes
 //
 // source, target: {ids, rows, scale, scaled, positions, sum, norm, x}   rows of the embedding, (n, d_model);
 //   × scale; positions or null; their sum; Norm or null; x, which the first layer reads
@@ -24,7 +24,9 @@
 // source positions that nothing may attend to), temperature.
 //
 // A model that does not compute (WalkModel.computes) has the products of one sentence and its target:
-// forward must be called with these, and only with the default options; the temperature may differ.
+// forward must be called with these, and only with the default options, else it throws a RangeError; the
+// temperature may differ. It also throws one if there are more tokens than learned positions
+// (config.maxLength; null: unlimited).
 
 const DEFAULT_OPTIONS = {
   positions: true,
@@ -36,6 +38,16 @@ const DEFAULT_OPTIONS = {
 };
 
 const walkOptions = (changes = {}) => ({ ...DEFAULT_OPTIONS, ...changes });
+
+// Without its weights, the page cannot tell what a change would lead to.
+function checkedOptions(model, changes) {
+  const options = walkOptions(changes);
+  const { positions, scale, mask, silenced, hidden } = options;
+  if (!model.computes && !(positions && scale && mask && !silenced.size && !hidden.size)) {
+    throw new RangeError("the page holds the numbers of the unchanged model only");
+  }
+  return options;
+}
 
 function forward(model, sourceIds, inputIds, options = {}) {
   const encoded = encode(model, sourceIds, options);
@@ -54,7 +66,7 @@ function embed(model, side, ids, start, options) {
 }
 
 function encode(model, sourceIds, changes = {}) {
-  const options = walkOptions(changes);
+  const options = checkedOptions(model, changes);
   const { config, vocabulary } = model;
   const source = embed(model, "source", sourceIds, 0, options);
   const memoryMask = sourceIds.map(
@@ -81,7 +93,7 @@ function encode(model, sourceIds, changes = {}) {
 const forwardOf = (model, layer) => (input) => feedForward(model, `${layer}.feed_forward`, input);
 
 function decode(model, inputIds, encoded, changes = {}) {
-  const options = walkOptions(changes);
+  const options = checkedOptions(model, changes);
   const { config, vocabulary } = model;
   const target = embed(model, "target", inputIds, 0, options);
   const { pad, bos } = vocabulary;

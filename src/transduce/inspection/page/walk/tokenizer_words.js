@@ -87,10 +87,7 @@ const DECODERS = {
       return cleanup ? cleanedUp(joined) : joined;
     }),
   Metaspace: (tokens, { replacement, prepend_scheme: scheme }) =>
-    tokens.map((token, place) => {
-      const text = token.replaceAll(replacement, " ");
-      return place === 0 && scheme !== "never" ? text.replace(/^ /, "") : text;
-    }),
+    tokens.map((token, place) => token.replaceAll(replacement, place === 0 && scheme !== "never" ? "" : " ")),
   BPEDecoder: (tokens, { suffix }) =>
     tokens.map((token, place) => token.replaceAll(suffix, place === tokens.length - 1 ? "" : " ")),
   Strip: (tokens, { content, start, stop }) =>

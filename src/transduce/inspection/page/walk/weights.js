@@ -1,7 +1,7 @@
 // The model of the page: its configuration and its tensors, by the names that PyTorch gives them.
 //
 //   const model = new WalkModel(data)       data: what `walk_data` returns in Python
-//   model.config, model.vocabulary          see README of the record in model.js
+//   model.config, model.vocabulary          data.config and data.vocabulary
 //   model.computes                          false: products of one sentence are stored in place of the weights
 //   model.tensor(name)                      a parameter; null if the model (or the page) has none of that name
 //   model.linear(name, x)                   the linear layer of that name
@@ -30,10 +30,16 @@ class WalkModel {
   }
 
   embedded(name, ids) {
-    if (!this.computes) return this.tensor(name);
+    if (!this.computes) return this.storedRows(name, ids);
     const weight = this.tensor(`${name}.weight`);
     const rows = Tensor.zeros(ids.length, weight.columns);
     ids.forEach((id, i) => rows.row(i).set(weight.row(id)));
+    return rows;
+  }
+
+  storedRows(name, ids) {
+    const rows = this.tensor(name);
+    if (rows.rows !== ids.length) throw new RangeError("the page holds the numbers of one sentence only");
     return rows;
   }
 
