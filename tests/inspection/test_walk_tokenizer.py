@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 from walking import needs_node, node
 
@@ -16,6 +16,7 @@ from transduce.data.tokenizer import SideTokenizer
 from transduce.data.tokenizer_training import train_side_tokenizer
 from transduce.data.wordpiece_training import train_wordpiece
 from transduce.inspection.walk.tokenizers import tokenizer_data
+from transduce.interop.formats import read_foreign
 
 __all__ = ["node"]
 pytestmark = needs_node
@@ -136,17 +137,32 @@ def suffixed_bpe():
     )
 
 
+def subword_nmt():
+    backend = suffixed_bpe()
+    backend.normalizer = normalizers.Replace(Regex(r"^[\r\n ]+|[\r\n ]+$"), "")
+    backend.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
+    return backend
+
+
 def words():
     names = {name: number for number, name in enumerate(["<unk>", "the", "these", "he's", ",", "'"])}
     return foreign(models.WordLevel(names, "<unk>"), pre_tokenizer=pre_tokenizers.Whitespace())
 
 
-FOREIGN = {"metaspace": metaspace_unigram, "suffix": suffixed_bpe, "words": words}
+FOREIGN = {"metaspace": metaspace_unigram, "suffix": suffixed_bpe, "subword-nmt": subword_nmt, "words": words}
 
 
 @pytest.mark.parametrize("make", FOREIGN.values(), ids=FOREIGN)
 def test_foreign_tokenizers(node, make):
-    texts = ["the thes", "The, he's  the", "these<unk>the", "xx ét", "t h e", ""]
+    texts = [
+        "the thes",
+        "The, he's  the",
+        "these<unk>the",
+        "xx ét",
+        "t h e",
+        "",
+        " \r\n the \n\n  he \n x \r",
+    ]
     compare(node, SideTokenizer(make()), texts)
     decode_any_ids(node, SideTokenizer(make()))
 
@@ -181,3 +197,9 @@ def test_a_step_that_came_through_anyway_is_refused_by_the_page(node):
         spec=json.loads(json.dumps(spec)),
     )
     assert found == {"source": None, "target": None}
+
+
+def test_an_imported_tokenizer(node, shared):
+    imported = read_foreign(shared / "weights" / "latin2nqo-fairseq")
+    compare(node, imported.tokenizer.source, ["musa", "m u  s a", "Qx7 <pad> ", *LINES[:4]])
+    decode_any_ids(node, imported.tokenizer.target)

@@ -21,7 +21,9 @@ _NORMALIZERS = {
 _PRE_TOKENIZERS = {"ByteLevel", "Split", "Metaspace", "Whitespace", "WhitespaceSplit", "BertPreTokenizer"}
 _MODELS = {"BPE", "Unigram", "WordPiece", "WordLevel"}
 _DECODERS = {"ByteLevel", "Replace", "Fuse", "ByteFallback", "WordPiece", "Metaspace", "BPEDecoder", "Strip"}
-_CHUNKS = ".{1,100}"  # the one regular expression that our own training uses
+# Regular expressions of our own training and our own readers
+_CHUNKS = ".{1,100}"
+_ENDS_OF_LINES = r"^[\r\n ]+|[\r\n ]+$"
 
 
 def tokenizer_data(side: SideTokenizer) -> dict[str, Any] | None:
@@ -65,11 +67,11 @@ def _is_known(step: dict[str, Any] | None, known: set[str]) -> bool:
         return all(_is_known(part, known) for part in parts)
     if step["type"] == "Split":
         pattern = step["pattern"]
-        behaviors = {"String": "MergedWithNext", "Regex": "Isolated"}
+        behaviors = {"MergedWithNext", "Removed"} if pattern.get("String") else {"Isolated"}
         is_ours = pattern.get("Regex", _CHUNKS) == _CHUNKS and not step["invert"]
-        return is_ours and step["behavior"] == behaviors[next(iter(pattern))]
+        return is_ours and step["behavior"] in behaviors
     if step["type"] == "Replace" and not step["pattern"].get("String"):
-        return False
+        return known is _NORMALIZERS and step["pattern"].get("Regex") == _ENDS_OF_LINES
     return step["type"] in known
 
 

@@ -126,10 +126,14 @@ const NORMALIZERS = {
   },
   StripAccents: (text) => text.replace(/\p{M}/gu, ""),
   Prepend: (text, { prepend }) => (text ? prepend + text : text),
-  Replace: (text, { pattern, content }) => text.replaceAll(pattern.String, () => content),
+  Replace: (text, step) => text.replaceAll(step.pattern.String ?? knownPattern(step), () => step.content),
   Sequence: (text, { normalizers }) => normalizers.reduce((rest, step) => applyNormalizer(step, rest), text),
   BertNormalizer: bertNormalized,
 };
+
+// Regular expressions of our own readers, as JavaScript writes them
+const KNOWN_PATTERNS = new Map([["^[\\r\\n ]+|[\\r\\n ]+$", /(?<![^\n])[\r\n ]+|[\r\n ]+(?![^\n])/g]]);
+const knownPattern = (step) => KNOWN_PATTERNS.get(step.pattern.Regex) ?? unknownStep(step);
 
 const applyNormalizer = (step, text) => (step ? (NORMALIZERS[step.type] ?? unknownStep)(text, step) : text);
 

@@ -48,7 +48,10 @@ const PRE_TOKENIZERS = {
 };
 
 function splitText(text, step) {
-  if (step.pattern.String !== undefined) return mergedWithNext(text, step.pattern.String);
+  const { String: separator } = step.pattern;
+  if (separator !== undefined) {
+    return step.behavior === "Removed" ? text.split(separator) : mergedWithNext(text, separator);
+  }
   return matches(text, new RegExp(step.pattern.Regex, "gu"));
 }
 
