@@ -2,6 +2,7 @@
 //
 //   node(tag, properties, ...children)   properties: attributes; "on…": listeners; null and false are left out
 //   math("x_{i} = y^{2}")                [nodes] with subscripts and superscripts
+//   plainMath(text)                      the same text without them
 //   number(value)                        a number as text, with a true minus sign
 //   choice(label, options, value, onChange, key)   a menu; options: [[value, text]]
 //   toggle(label, pressed, onClick, key)           a button that is pressed or not
@@ -26,6 +27,8 @@ function math(text) {
     return tag ? node(tag, {}, part.slice(2, -1)) : part;
   });
 }
+
+const plainMath = (text) => text.replace(/[_^]\{([^}]*)\}/g, "$1");
 
 function number(value) {
   if (Number.isNaN(value)) return "NaN";

@@ -21,7 +21,7 @@ const remember = (name, value) => {
 
 function drawHeader(app) {
   document.documentElement.lang = language;
-  document.title = `${t(`${app.chosen.station}.title`)} · ${app.sentence.source}`;
+  document.title = `${plainMath(t(`${app.chosen.station}.title`))} · ${app.sentence.source}`;
   byId("title").textContent = t("title");
   byId("source").textContent = app.sentence.source;
   byId("target").textContent = app.sentence.target;
@@ -100,7 +100,7 @@ function drawStation(app) {
   const index = STATIONS.findIndex(({ id }) => id === app.chosen.station);
   const station = STATIONS[index];
   drawChoices(app, station.uses);
-  const title = node("h2", { id: "station-title", tabindex: "-1" }, `${index + 1}. `, t(`${station.id}.title`));
+  const title = node("h2", { id: "station-title", tabindex: "-1" }, `${index + 1}. `, math(t(`${station.id}.title`)));
   const about = [paragraph("section", t("section", { n: station.section })), paragraph("about", t(`${station.id}.about`))];
   const parts = station.draw(app).flat(Infinity).filter((part) => part);
   byId("station").replaceChildren(title, ...about, ...parts);
@@ -126,7 +126,10 @@ function drawPage(app, isNewStation = false) {
       // A page in a frame has no address of its own.
     }
   }
-  if (isNewStation) announce(`${byId("station-title").textContent}. ${byId("place").textContent}`);
+  if (isNewStation) {
+    announce("");
+    byId("spoken").textContent = `${byId("station-title").textContent}. ${byId("place").textContent}`;
+  }
 }
 
 function start() {

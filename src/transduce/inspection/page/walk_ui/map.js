@@ -83,7 +83,7 @@ function figure1(app) {
 
 function drawMap(app) {
   const wasOpen = document.querySelector("#map details")?.open ?? matchMedia("(min-width: 900px)").matches;
-  const inner = INSIDE_ATTENTION.map((station) => mapButton(app, t(`${station}.title`), station, {}, null, `inside-${station}`));
+  const inner = INSIDE_ATTENTION.map((station) => mapButton(app, math(t(`${station}.title`)), station, {}, null, `inside-${station}`));
   const later = AFTERWARDS.map(([text, station]) => mapButton(app, t(text), station, {}, null, `after-${station}`));
   document.getElementById("map").replaceChildren(
     node(

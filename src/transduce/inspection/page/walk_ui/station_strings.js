@@ -1,9 +1,9 @@
-// The texts of the stations: titles, explanations (`….about`) and labels.
+// The texts of the stations: titles, explanations (`….about`) and labels; titles may have formulas.
 
 Object.assign(STRINGS, {
   "text.title": ["Text → tokens → ids", "텍스트 → 토큰 → 번호"],
   "text.about": ["The tokenizer cuts the text into tokens; the model sees only their ids, rows of a table.", "토크나이저가 문장을 토큰으로 자릅니다. 모델은 표의 행 번호인 토큰 번호만 봅니다."],
-  "embedding.title": ["Embedding × √d_model + position = x", "임베딩 × √d_model + 위치 = x"],
+  "embedding.title": ["Embedding × √d_{model} + position = x", "임베딩 × √d_{model} + 위치 = x"],
   "embedding.about": ["Each id selects a row of the embedding; attention knows no order, so the position is added.", "토큰 번호마다 임베딩의 한 행을 고릅니다. 어텐션은 순서를 모르므로 위치를 더합니다."],
   "norm.title": ["Layer norm", "층 정규화"],
   "norm.about": ["The numbers of one token are shifted to mean 0 and scaled to deviation 1; γ and β are learned.", "한 토큰의 숫자들을 평균 0, 표준편차 1로 맞춥니다. γ와 β는 학습됩니다."],
@@ -11,13 +11,13 @@ Object.assign(STRINGS, {
   "qkv.about": ["Three matrices turn a token's vector into what it looks for, what it offers, and what it passes on.", "세 행렬이 토큰의 벡터를 찾는 것(q), 내보이는 것(k), 전하는 것(v)으로 바꿉니다."],
   "scores.title": ["q · k: the score", "q · k: 점수"],
   "scores.about": ["A query and a key are multiplied number by number; the sum says how well they match.", "쿼리와 키를 숫자끼리 곱해 더한 값이 둘이 얼마나 맞는지를 말합니다."],
-  "scale.title": ["÷ √d_k", "÷ √d_k"],
+  "scale.title": ["÷ √d_{k}", "÷ √d_{k}"],
   "scale.about": ["A sum of d_k products has variance d_k; dividing by √d_k keeps it at 1, so that the softmax does not saturate.", "d_k개 곱의 합은 분산이 d_k입니다. √d_k로 나누면 분산이 1로 유지되어 소프트맥스가 포화되지 않습니다."],
   "softmax.title": ["Mask and softmax", "마스크와 소프트맥스"],
   "softmax.about": ["What may not be seen gets −∞; the softmax turns scores into weights that sum to 1.", "보아서는 안 되는 곳은 −∞가 됩니다. 소프트맥스는 점수를 합이 1인 가중치로 바꿉니다."],
   "values.title": ["Weights × v, and the sum", "가중치 × v, 그리고 합"],
   "values.about": ["Each value is multiplied by its weight; the sum is what this head passes on for the token.", "값마다 가중치를 곱해 모두 더한 것이 이 헤드가 토큰에 전하는 것입니다."],
-  "heads.title": ["Heads → concat → W^O", "헤드 → 이어 붙이기 → W^O"],
+  "heads.title": ["Heads → concat → W^{O}", "헤드 → 이어 붙이기 → W^{O}"],
   "heads.about": ["All heads look at once; their results are joined and mixed by W^O. Silence one and see what changes.", "모든 헤드가 동시에 봅니다. 결과를 이어 붙여 W^O로 섞습니다. 헤드를 꺼서 무엇이 바뀌는지 보십시오."],
   "residual.title": ["Residual connection and norm", "잔차 연결과 정규화"],
   "residual.about": ["A sub-layer does not replace the token's vector: its output is added to it.", "하위 층은 토큰의 벡터를 바꿔치지 않고, 자신의 출력을 거기에 더합니다."],

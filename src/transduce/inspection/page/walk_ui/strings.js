@@ -85,4 +85,4 @@ const STRINGS = {
 
 let language = "en";
 const t = (key, values = {}) =>
-  STRINGS[key][language === "ko" ? 1 : 0].replace(/\{(\w+)\}/g, (mark, name) => values[name] ?? mark);
+  STRINGS[key][language === "ko" ? 1 : 0].replace(/(?<![_^])\{(\w+)\}/g, (mark, name) => values[name] ?? mark);
