@@ -101,7 +101,7 @@ function drawStation(app) {
   const station = STATIONS[index];
   drawChoices(app, station.uses);
   const title = node("h2", { id: "station-title", tabindex: "-1" }, `${index + 1}. `, math(t(`${station.id}.title`)));
-  const about = [paragraph("section", t("section", { n: station.section })), paragraph("about", t(`${station.id}.about`))];
+  const about = [paragraph("section", t("section", { n: station.section })), paragraph("about", math(t(`${station.id}.about`)))];
   const parts = station.draw(app).flat(Infinity).filter((part) => part);
   byId("station").replaceChildren(title, ...about, ...parts);
   byId("station").dataset.station = station.id;

@@ -44,7 +44,7 @@ function lines() {
 }
 
 function isHere({ station, stack, part }, name, choices) {
-  const isAttention = name === "qkv" && INSIDE_ATTENTION.includes(station);
+  const isAttention = name === "qkv" && choices.stack !== undefined && INSIDE_ATTENTION.includes(station);
   if (station !== name && !isAttention) return false;
   const needsPart = choices.part !== undefined && choices.part !== part;
   const side = (each) => (each === "encoder" ? "encoder" : "decoder");
