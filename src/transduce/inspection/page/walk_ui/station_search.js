@@ -1,9 +1,13 @@
 // Stations 14 and 15: beam search, and what the translation owes to each source token.
 
+// Changes whenever the sentence or the options do
+const stateKey = (app) =>
+  [app.sentence.source, ...Object.values(app.options).map((each) => (each instanceof Set ? [...each].join() : each))].join("|");
+
 function found(app) {
   const { beam, alpha } = app.search;
   if (!app.canChange) return { hypotheses: app.data.search.hypotheses, trace: app.data.search.trace };
-  const key = [beam, alpha, app.sentence.source, ...Object.values(app.options).map((each) => (each instanceof Set ? [...each].join() : each))].join("|");
+  const key = [beam, alpha, stateKey(app)].join("|");
   if (app.cachedSearch?.key !== key) {
     app.cachedSearch = { key, ...app.beamSearch(app.sentence.sourceIds, app.search, app.options) };
   }
@@ -92,13 +96,22 @@ function stationBeam(app) {
   ];
 }
 
+// One forward pass per source token: done once, not at every drawing
+function occluded(app) {
+  const { sourceIds, inputIds, targetIds } = app.sentence;
+  const key = stateKey(app);
+  if (app.cachedOcclusion?.key !== key) {
+    app.cachedOcclusion = { key, ...occlusion(app.model, sourceIds, inputIds, targetIds, { options: app.options }) };
+  }
+  return app.cachedOcclusion;
+}
+
 function stationWhy(app) {
   const { sentence, chosen, record } = app;
   const position = Math.min(chosen.target, sentence.targetIds.length - 1);
   const token = app.name("target", sentence.targetIds[position]);
   const source = app.names("source");
-  const { sourceIds, inputIds, targetIds } = sentence;
-  const tried = app.canChange ? occlusion(app.model, sourceIds, inputIds, targetIds, { options: app.options }) : null;
+  const tried = app.canChange ? occluded(app) : null;
   const gradients = sentence.isOriginal ? unpackFloats(app.data.attributions.source).row(position) : null;
   const { weights } = record.decoder.at(-1).memoryAttention.attention;
   const heads = weights.shape[0];
