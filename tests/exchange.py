@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 from builders import random_words, shaken, small_config
 from transduce import artifact
 from transduce.config import Vocabulary
+from transduce.data.language_tags import with_language_tags
 from transduce.data.sentencepiece import read_sentencepiece
 from transduce.data.special_tokens import SpecialTokens
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
@@ -22,6 +23,14 @@ LINES = [" ".join(WORDS[i : i + 3]) for i in range(0, 300, 3)]
 def write_model(folder: Path, **changes):
     """Write a model with random weights and a tokenizer trained here."""
     tokenizer = train_tokenizer(LINES, LINES[::-1], size=300)
+    model = shaken(build(small_config(**changes), tokenizer.vocabulary, seed=1))
+    artifact.save(model, folder, tokenizer)
+    return model
+
+
+def write_multilingual(folder: Path, **changes):
+    """Write a model that translates between the languages a and b, of which none is chosen."""
+    tokenizer = with_language_tags(train_tokenizer(LINES, LINES[::-1], size=300), ["a", "b"])
     model = shaken(build(small_config(**changes), tokenizer.vocabulary, seed=1))
     artifact.save(model, folder, tokenizer)
     return model

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from builders import bytes_and_one_special, small_gpt
-from exchange import LINES, train_sentencepiece, write_like_marian, write_model
+from exchange import LINES, train_sentencepiece, write_like_marian, write_model, write_multilingual
 from inside import run
 from transduce import artifact
 from transduce.config import Vocabulary
@@ -84,7 +84,7 @@ def test_a_language_model_that_was_damaged(tmp_path):
         model.output.weight[7] += 0.01
     with pytest.raises(ArtifactError, match="logits of random texts differ"):
         verify_text_model(model, tmp_path / "out")
-    assert any("greedy" in line for line in verify_text_model(model, tmp_path / "out", rounded=True))
+    assert any("greedy" in line for line in verify_text_model(model, tmp_path / "out", rounded=True).findings)
 
 
 def broken(monkeypatch, change):
@@ -151,7 +151,7 @@ def test_libraries_that_are_not_installed(model, tmp_path, monkeypatch):
         (("--to", "marian", "--quantize", "int8"), "leave out --quantize"),
         (("--to", "ctranslate2", "--quantize", "int4"), "int8_float32"),
         (("--to", "ctranslate2", "--reference", "text"), "add --source"),
-        (("--to", "ctranslate2", "--source-lang", "en"), "without --argos"),
+        (("--to", "ctranslate2", "--source-lang", "en"), "leave out --source-lang"),
         (("--to", "onnx", "--sentencepiece", "text"), "without --argos"),
         (("--to", "ctranslate2", "--argos"), "--source-lang"),
         (("--to", "onnx", "--argos", "--source-lang", "a", "--target-lang", "b"), "--to ctranslate2"),
@@ -163,6 +163,28 @@ def test_what_cannot_be_done_is_refused(model, tmp_path, options, named):
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert named in done.stderr
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "huggingface"])
+def test_a_model_with_several_languages(tmp_path, to):
+    pytest.importorskip(PACKAGES[to])
+    folder, out = tmp_path / "model", tmp_path / "out"
+    write_multilingual(folder, sine_layout="halves")
+    undecided = export(folder, out, to)
+    assert (undecided.returncode, "--target-lang" in undecided.stderr) == (2, True)
+    done = export(folder, out, to, "--source-lang", "a", "--target-lang", "b")
+    assert done.returncode == 0, done.stderr
+    assert "greedy decoding: 5 of 5 lines equal" in done.stderr
+    assert ("<2b>" in done.stderr) == (to == "ctranslate2")  # which does not add it to a source
+
+
+def test_a_model_with_several_languages_has_no_argos_package(tmp_path):
+    pytest.importorskip("ctranslate2")
+    write_multilingual(tmp_path / "model")
+    options = ("--argos", "--source-lang", "a", "--target-lang", "b")
+    done = export(tmp_path / "model", tmp_path / "a-b.argosmodel", "ctranslate2", *options)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "leave out --argos" in done.stderr
 
 
 def test_a_place_in_use_is_left_alone(model, tmp_path):

@@ -1,7 +1,8 @@
 import pytest
 
-from exchange import LINES, write_model
+from exchange import LINES, write_model, write_multilingual
 from inside import run
+from transduce import artifact
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +28,21 @@ def test_what_is_lost_is_measured(model, tmp_path):
         assert measured in done.stderr
     assert (tmp_path / "int8" / "README.md").read_text() == "my card"
     assert run("translate", tmp_path / "int8", input="abc\n").returncode == 0
+
+
+def test_a_model_with_several_languages(tmp_path):
+    write_multilingual(tmp_path / "model")
+    (tmp_path / "text").write_text("\n".join(LINES[:4]) + "\n")
+    done = run("quantize", tmp_path / "model", "--out", tmp_path / "int8")
+    assert done.returncode == 0, done.stderr
+    assert "log-probabilities" in done.stderr
+    options = ("quantize", tmp_path / "model", "--out", tmp_path / "again", "--source", tmp_path / "text")
+    undecided = run(*options)
+    assert (undecided.returncode, "--target-lang" in undecided.stderr) == (2, True)
+    assert not (tmp_path / "again").exists()
+    compared = run(*options, "--target-lang", "b")
+    assert "of 4 lines equal" in compared.stderr
+    assert artifact.load_tokenizer(tmp_path / "again").special.target_language is None
 
 
 def test_it_is_for_inference_only(model, tmp_path):

@@ -35,11 +35,6 @@ _RULES = (
         "without a model",
     ),
     Rule(
-        ("source_lang", "target_lang"),
-        lambda p: p.get("argos") is False,
-        "without --argos",
-    ),
-    Rule(
         ("sentencepiece",),
         lambda p: p.get("argos") is False and p.get("to") != "marian",
         "without --argos or --to marian",

@@ -69,7 +69,7 @@ SourceLanguage = Annotated[
     Option(
         "--source-lang",
         metavar="CODE",
-        help="Language of the source; for --argos; default: the model's own.",
+        help="Language of the source, for --argos and for models with several; default: the model's own.",
         rich_help_panel=o.DATA,
     ),
 ]
@@ -78,7 +78,7 @@ TargetLanguage = Annotated[
     Option(
         "--target-lang",
         metavar="CODE",
-        help="Language of the target; for --argos; default: the model's own.",
+        help="Language of the target, for --argos and for models with several; default: the model's own.",
         rich_help_panel=o.DATA,
     ),
 ]

@@ -24,7 +24,14 @@ Reference = Annotated[
 ]
 
 
-def quantize(model: o.Model, out: Out, source: Source = None, reference: Reference = None) -> None:
+def quantize(
+    model: o.Model,
+    out: Out,
+    source: Source = None,
+    reference: Reference = None,
+    source_language: o.SourceLanguage = None,
+    target_language: o.TargetLanguage = None,
+) -> None:
     """Round a model's matrices to int8, a quarter of the size, and measure the loss in quality.
 
     The new folder is used like any other, but no training can start from it.
@@ -36,6 +43,14 @@ def quantize(model: o.Model, out: Out, source: Source = None, reference: Referen
     from transduce.cli.errors import say
     from transduce.runs.quantize import quantize_model
 
-    for finding in quantize_model(model, out, source=source, reference=reference).findings:
+    done = quantize_model(
+        model,
+        out,
+        source=source,
+        reference=reference,
+        source_language=source_language,
+        target_language=target_language,
+    )
+    for finding in done.findings:
         say(finding, err=True)
     say(out)

@@ -57,9 +57,16 @@ def require_packable(package: Path, tokenizer: TokenizerPair) -> None:
         raise ArtifactError(
             f"{package.name} does not end with {SUFFIX}", f"choose a name such as zh-en{SUFFIX}"
         )
-    if tokenizer.source_prefix or tokenizer.source_suffix != [tokenizer.vocabulary.eos]:
+    has_languages = tokenizer.special is not None and bool(tokenizer.special.languages)
+    if (
+        has_languages  # whose tokens stand before a source or a target
+        or tokenizer.source_prefix
+        or tokenizer.source_suffix != [tokenizer.vocabulary.eos]
+        or tokenizer.target_prefix
+    ):
         raise ArtifactError(
-            "Argos Translate adds no tokens to a source, but this model needs some", "leave out --argos"
+            "Argos Translate adds no tokens to a source or a target, but this model needs some",
+            "leave out --argos",
         )
 
 

@@ -12,12 +12,14 @@ from transduce.interop.peer import Peer
 from transduce.models.gpt import GPT
 from transduce.models.protocol import Model
 from transduce.models.transformer import Transformer
+from transduce.runs.parity import Parity
 
 Tokenizer: TypeAlias = TokenizerPair | None
 # model, tokenizer, new folder, quantization, SentencePiece model of the tokenizer → notes
 Write = Callable[[Model, Tokenizer, Path, str | None, Path | None], list[str]]
 OpenPeer = Callable[[Transformer, TokenizerPair, Path, str | None], Peer]
-Verify = Callable[[Model, Path, str | None], list[str]]  # model, folder, quantization → what was compared
+# model, tokenizer, folder, quantization → what was compared
+Verify = Callable[[Model, Tokenizer, Path, str | None], Parity]
 
 _AMD = (
     "on AMD processors ctranslate2 computes int8 and int16 wrongly unless the environment has CT2_USE_MKL=1"
@@ -63,15 +65,24 @@ def _write_ctranslate2(
 
     quantization = cast("Quantization | None", quantize)
     export_ctranslate2(_transformer(model, "ctranslate2"), folder, tokenizer, quantization=quantization)
-    if tokenizer is None or adds_end(tokenizer):
+    if tokenizer is None:
         return []
-    names = [
-        [str(tokenizer.source.token_at(token)) for token in ids]
-        for ids in (tokenizer.source_prefix, tokenizer.source_suffix)
-    ]
-    return [
-        f"ctranslate2 adds nothing to a source: give it {names[0]} before and {names[1]} after its tokens"
-    ]
+    before, after, first = (
+        [str(side.token_at(token)) for token in ids]
+        for side, ids in (
+            (tokenizer.source, tokenizer.source_prefix),
+            (tokenizer.source, tokenizer.source_suffix),
+            (tokenizer.target, tokenizer.target_prefix),
+        )
+    )
+    notes = []
+    if not adds_end(tokenizer):
+        notes.append(
+            f"ctranslate2 adds nothing to a source: give it {before} before and {after} after its tokens"
+        )
+    if first:
+        notes.append(f"every target begins with {first}: give ctranslate2 that as target_prefix")
+    return notes
 
 
 def _open_ctranslate2(
@@ -102,7 +113,7 @@ def _open_onnx(model: Transformer, tokenizer: TokenizerPair, folder: Path, quant
     return OnnxPeer(folder, model)
 
 
-def _verify_onnx(model: Model, folder: Path, quantize: str | None) -> list[str]:
+def _verify_onnx(model: Model, tokenizer: Tokenizer, folder: Path, quantize: str | None) -> Parity:
     from transduce.runs.onnx_text_check import verify_text_model
 
     assert isinstance(model, GPT)  # noqa: S101 (no others are written)
@@ -132,10 +143,10 @@ def _open_hugging_face(
     return HuggingFacePeer(folder, language or "")
 
 
-def _verify_hugging_face(model: Model, folder: Path, quantize: str | None) -> list[str]:
+def _verify_hugging_face(model: Model, tokenizer: Tokenizer, folder: Path, quantize: str | None) -> Parity:
     from transduce.runs.hugging_face_check import verify_hugging_face
 
-    return verify_hugging_face(model, folder)
+    return verify_hugging_face(model, tokenizer, folder)
 
 
 def _write_marian(
@@ -152,10 +163,10 @@ def _write_marian(
     return export_marian_file(transformer, folder, tokenizer, sentencepiece)
 
 
-def _verify_marian(model: Model, folder: Path, quantize: str | None) -> list[str]:
+def _verify_marian(model: Model, tokenizer: Tokenizer, folder: Path, quantize: str | None) -> Parity:
     from transduce.interop.marian_export import verify_marian_file
 
-    return verify_marian_file(_transformer(model, "marian"), folder)
+    return Parity(verify_marian_file(_transformer(model, "marian"), folder))
 
 
 TARGETS: dict[str, Target] = {

@@ -10,8 +10,9 @@ With the model itself, in float32, are compared:
    ties on its way.
 3. With references, BLEU of both, which is reported and decides nothing.
 
-Sources and targets of these are ids. Rounded weights are refused only if log-probabilities differ by more
-than 0.5 on average; all else is counted.
+Sources and targets of these are ids. A library that has loaded an exported tokenizer must also give every
+line the same ids, and our targets the same texts, but for unknown tokens. Rounded weights are refused only if
+log-probabilities differ by more than 0.5 on average; all else is counted.
 """
 
 from collections.abc import Sequence
@@ -64,9 +65,10 @@ class Samples:
 
 @dataclass
 class Parity:
-    """What was compared, one line each."""
+    """What was compared, one line each, and with which library, if there was one to ask."""
 
     findings: list[str] = field(default_factory=list)
+    library: str | None = None  # name and version
 
 
 def take_samples(
@@ -119,6 +121,7 @@ def compare(
     gate.compare_scores()
     gate.compare_searches(1, "greedy decoding")
     gate.compare_searches(4, "beam search of 4")
+    gate.parity.library = peer.description
     return gate.parity
 
 

@@ -41,11 +41,18 @@ class _Text(NamedTuple):
 
 
 def quantize_model(
-    folder: str | Path, out: str | Path, *, source: Path | None = None, reference: Path | None = None
+    folder: str | Path,
+    out: str | Path,
+    *,
+    source: Path | None = None,
+    reference: Path | None = None,
+    source_language: str | None = None,
+    target_language: str | None = None,
 ) -> Quantized:
     """Write a model folder with matrices in int8, and measure what it loses.
 
     With ``source``, its translations are compared with those of the model; with ``reference``, also BLEU.
+    The languages are those of ``source``, for a model that has several; the new folder has all of them.
     """
     folder, out = folder_path(folder), folder_path(out)
     if reference is not None and source is None:
@@ -62,8 +69,11 @@ def quantize_model(
     seconds = time.perf_counter() - begin
     has_text = bool(header.files) or any((folder / name).exists() for name in TOKENIZER_FILES)
     tokenizer = artifact.load_tokenizer(folder) if has_text else None
+    spoken = tokenizer
     if tokenizer is not None:
-        tokenizer.check_languages()  # before anything is written
+        spoken = tokenizer.for_languages(source_language, target_language)
+        if text is not None:
+            spoken.check_languages()  # before anything is written
     artifact.save(model, out, tokenizer, longest_source=header.longest_source, int8=True)
     _copy_card(folder, out)
     begin = time.perf_counter()
@@ -73,10 +83,10 @@ def quantize_model(
     done.findings.append(f"size of the weights: {sizes[0]:,.1f} → {sizes[1]:,.1f} MB")
     done.findings.append(f"time to load: {seconds:.2f} → {time.perf_counter() - begin:.2f} s")
     done.findings += _compare_weights(model, rounded)
-    if isinstance(model, Transformer) and isinstance(rounded, Transformer) and tokenizer is not None:
-        done.findings += _compare_logits(model, rounded, tokenizer)
+    if isinstance(model, Transformer) and isinstance(rounded, Transformer) and spoken is not None:
+        done.findings += _compare_logits(model, rounded, _with_languages(spoken))
     if text is not None:
-        done.findings += _compare_translations(folder, out, text)
+        done.findings += _compare_translations(folder, out, text, (source_language, target_language))
     return done
 
 
@@ -107,6 +117,12 @@ def _copy_card(folder: Path, out: Path) -> None:
         ) from error
 
 
+def _with_languages(tokenizer: TokenizerPair) -> TokenizerPair:
+    """Choose languages where the model has several: random tokens are in none, so that any will do."""
+    has_several = tokenizer.special is not None and bool(tokenizer.special.languages)
+    return tokenizer.for_languages(*tokenizer.directions[0]) if has_several else tokenizer
+
+
 def _compare_weights(model: Model, rounded: Model) -> list[str]:
     pairs = list(zip(model.parameters(), rounded.parameters(), strict=True))
     lost = sum(float((one.detach().float() - other.detach()).pow(2).sum()) for one, other in pairs)
@@ -127,9 +143,19 @@ def _compare_logits(model: Transformer, rounded: Transformer, tokenizer: Tokeniz
     ]
 
 
-def _compare_translations(folder: Path, out: Path, text: _Text) -> list[str]:
+def _compare_translations(
+    folder: Path, out: Path, text: _Text, languages: tuple[str | None, str | None]
+) -> list[str]:
     warnings: dict[str, None] = {}  # without repetitions, in order
-    translators = [Translator.load(place, on_warning=warnings.setdefault) for place in (folder, out)]
+    translators = [
+        Translator.load(
+            place,
+            on_warning=warnings.setdefault,
+            source_language=languages[0],
+            target_language=languages[1],
+        )
+        for place in (folder, out)
+    ]
     outputs = [[str(line) for line in translator(text.sources)] for translator in translators]
     equal = sum(one == other for one, other in zip(*outputs, strict=True))
     findings = [f"warning: {message}" for message in warnings]

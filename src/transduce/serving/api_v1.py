@@ -62,16 +62,19 @@ class AlternativesBody(Body):
 
 def router(server: Server) -> APIRouter:
     """Return the routes."""
-    api = APIRouter(prefix="/v1", tags=["Transduce"], responses=errors("/v1/", 400, 403, 413, 429, 503))
+    api = APIRouter(prefix="/v1", tags=["Transduce"], responses=errors("/v1/", 400, 403, 404, 413, 429, 503))
 
     async def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
         server.admit(request, (authorization or "").removeprefix("Bearer ").strip() or None)
 
     admitted = [Depends(admit)]
 
-    lines = {200: {"content": {"application/x-ndjson": {}}}, **errors("/v1/", 404)}
-
-    @api.post("/translate", dependencies=admitted, response_model=None, responses=lines)
+    @api.post(
+        "/translate",
+        dependencies=admitted,
+        response_model=None,
+        responses={200: {"content": {"application/json": {}, "application/x-ndjson": {}}}},
+    )
     async def translate(request: Request, body: TranslateBody) -> JSONResponse | StreamingResponse:
         """Translate one text or several."""
         texts = [body.text] if isinstance(body.text, str) else body.text

@@ -41,7 +41,7 @@ def router(server: Server) -> APIRouter:
         prefix="/v1",
         tags=["Transduce"],
         dependencies=[Depends(admit)],
-        responses=errors("/v1/", 400, 403, 413, 429, 503),
+        responses=errors("/v1/", 400, 403, 404, 413, 429, 503),
     )
     _add_glossaries(api, server)
     _add_documents(api, server)

@@ -40,7 +40,7 @@ async def alternatives(
     kept = prefix.rstrip()
     async with service.store.use(direction) as translator:
         settings = replace(translator.settings, nbest=1, too_long="cut")
-        begun = replace(translator, settings=settings, prefix=kept, on_warning=_ignore)
+        begun = replace(translator, settings=settings, prefix=kept)
         (line,) = begun.split([text])
         piece = line.pieces[0]
         if piece.is_blank:
@@ -96,7 +96,3 @@ def _inspect(translator: Translator, text: str) -> str:
         return inspect(translator, text).html()
     except (ConfigError, DataError) as error:
         raise RequestError(error.problem, error.remedy) from error
-
-
-def _ignore(message: str) -> None:
-    """Take no notice: the client sees the results."""

@@ -4,11 +4,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from transduce.artifact.weights import WEIGHTS
-from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError
 from transduce.serving.directions import Direction
@@ -22,6 +21,18 @@ class _Loaded:
     translator: Translator
     size: int
     users: int = 0
+    directions: dict[Direction, Translator] = field(default_factory=dict)
+
+    def for_direction(self, direction: Direction) -> Translator:
+        """Return the translator of a direction; it is made once."""
+        if direction not in self.directions:
+            self.directions[direction] = replace(
+                self.translator,
+                source_language=direction.model_source,
+                target_language=direction.model_target,
+                on_warning=_ignore,
+            )
+        return self.directions[direction]
 
 
 class ModelStore:
@@ -51,7 +62,7 @@ class ModelStore:
         self._loaded.move_to_end(folder)
         loaded.users += 1
         try:
-            yield _for_direction(loaded.translator, direction)
+            yield loaded.for_direction(direction)
         finally:
             loaded.users -= 1
             self._unload_oldest()
@@ -102,10 +113,5 @@ def _load(folder: Path, settings: ServerSettings) -> Translator:
     return translator
 
 
-def _for_direction(translator: Translator, direction: Direction) -> Translator:
-    return replace(translator, source_language=direction.model_source, target_language=direction.model_target)
-
-
-def with_settings(translator: Translator, settings: SearchSettings) -> Translator:
-    """Return a translator that searches in another way."""
-    return translator if settings == translator.settings else replace(translator, settings=settings)
+def _ignore(message: str) -> None:
+    """Take no notice: what a client should know is in the answer."""

@@ -17,7 +17,7 @@ from transduce.serving.alignment import links_of
 from transduce.serving.directions import Direction
 from transduce.serving.html_layout import html_layout
 from transduce.serving.layout import Layout
-from transduce.serving.model_store import ModelStore, with_settings
+from transduce.serving.model_store import ModelStore
 from transduce.serving.plain_layout import plain_layout
 from transduce.serving.scheduler import BULK, Scheduler
 from transduce.serving.segments import Link, Segment, TranslatedSegment
@@ -28,6 +28,7 @@ _CHUNKS_AT_A_TIME = 4
 _LEAST_RELATIVE_CONFIDENCE = 0.5  # of a translation that was made to contain something
 _DOCUMENTS = 10  # times as many sentences of documents may wait as of other requests
 _MOST_PHRASES = 32  # that a sentence is made to contain: each widens the beam
+_MOST_CONSTRAINTS = 8  # of a sentence: each widens the beam, and a text may consist of placeholders
 _INLINE = 8  # so few sentences are tokenized at once; more would delay other requests
 
 
@@ -158,8 +159,9 @@ class Service:
     ) -> AsyncGenerator[Sentence]:
         """Yield translated sentences in order; a few chunks are under way at a time."""
         is_bulk = len(segments) > BULK
-        settings = replace(translator.settings, nbest=options.candidates)
-        chosen = with_settings(translator, settings)
+        chosen = translator
+        if options.candidates != translator.settings.nbest:
+            chosen = replace(translator, settings=replace(translator.settings, nbest=options.candidates))
         work = SegmentTranslator(self.scheduler, chosen, direction, options, is_bulk)
         chunks = [segments[begin : begin + _CHUNK] for begin in range(0, len(segments), _CHUNK)]
         tasks: list[asyncio.Task[list[Sentence]]] = []
@@ -211,8 +213,9 @@ class SegmentTranslator:
         self._scheduler, self._options, self._is_bulk = scheduler, options, is_bulk
         languages = direction.source, direction.target
         self._copies_are_wrong = None not in languages and copies_are_wrong([], languages)
-        glossary = Glossary(options.terms) if options.terms else None
-        self._translator = replace(translator, glossary=glossary, on_warning=_ignore)
+        self._translator = translator
+        if options.terms:
+            self._translator = replace(translator, glossary=Glossary(options.terms))
 
     async def translate(self, segments: Sequence[Segment], first: int) -> list[Sentence]:
         """Translate segments; ``first`` is the number of the first one in its text, for warnings."""
@@ -272,7 +275,7 @@ class SegmentTranslator:
         if not found:
             return translation, []
         settings = remedy_settings(self._translator.settings, found, translation)
-        (second,) = await self._search(with_settings(self._translator, settings), [segment])
+        (second,) = await self._search(replace(self._translator, settings=settings), [segment])
         better = choose_better(replace(translation, findings=found), second, copies=copies)
         return better, [
             Warning(finding.kind, f"the translation {finding.message}", number) for finding in better.findings
@@ -286,7 +289,10 @@ class SegmentTranslator:
         """
         target = self._translator.tokenizer.target
         encoded = target.encode(segment.protected)
-        if all(target.decode(ids) == part for part, ids in zip(segment.protected, encoded, strict=True)):
+        is_feasible = len(set(segment.protected)) <= _MOST_CONSTRAINTS
+        if is_feasible and all(
+            target.decode(ids) == part for part, ids in zip(segment.protected, encoded, strict=True)
+        ):
             glossary = Glossary(self._options.terms, always=tuple(dict.fromkeys(segment.protected)))
             constrained = replace(self._translator, glossary=glossary)
             (translation,) = await self._search(constrained, [segment])
@@ -322,7 +328,3 @@ def _render(layout: Layout, sentences: list[Sentence]) -> TranslatedText:
 
 def _confidence(translation: Translation) -> float:
     return translation.candidates[0].confidence if translation.candidates else 0.0
-
-
-def _ignore(message: str) -> None:
-    """Take no notice: what a client should know is in the answer."""
