@@ -60,11 +60,21 @@ def test_terms_are_used_and_reported(client):
     assert one["glossary_hits"] == [{"source": "hund", "target": "tree"}]
 
 
+def test_terms_beyond_the_limit_of_a_sentence_are_warned_about(client, monkeypatch):
+    monkeypatch.setattr("transduce.serving.service._MOST_PHRASES", 1)
+    one = translate(client, "der hund sieht.", terms={"hund": "tree", "sieht": "one one"})
+    assert "tree" in one["text"]
+    assert "one one" not in one["text"]
+    assert [warning["kind"] for warning in one["warnings"]] == ["glossary"]
+
+
 def test_stored_glossaries_are_used(client):
     entries = {"name": "x", "source": "de", "target": "en", "entries": {"hund": "tree"}}
     glossary = post(client, "/v1/glossaries", 201, **entries)
     assert glossary["entry_count"] == 1
     assert "tree" in translate(client, "der hund.", glossary=glossary["id"])["text"]
+    both = translate(client, "der hund.", glossary=glossary["id"], terms={"hund": "cat"})
+    assert both["glossary_hits"] == [{"source": "hund", "target": "cat"}]  # terms of the request decide
     address = f"/v1/glossaries/{glossary['id']}"
     changed = {**entries, "entries": {"haus": "tree", "kind": "man"}}
     assert client.put(address, json=changed, headers=HEADERS).json()["entries"] == changed["entries"]

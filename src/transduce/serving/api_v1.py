@@ -138,17 +138,16 @@ def _options(server: Server, body: TranslateBody) -> Options:
     limit = server.settings.max_candidates
     if body.candidates > limit:
         raise RequestError(f"candidates is {body.candidates}, but {limit} are allowed", "ask for fewer")
-    terms: tuple[tuple[str, str], ...] = ()
-    if body.terms:
-        terms = tuple(checked_entries(body.terms).items())
+    terms = checked_entries(body.terms) if body.terms else {}
     server.check_texts([*body.terms, *body.terms.values(), *body.do_not_translate], are_terms=True)
     if body.glossary is not None:
-        terms = (*server.glossaries.get(body.glossary).terms(body.source_or_none, body.target), *terms)
+        stored = server.glossaries.get(body.glossary).terms(body.source_or_none, body.target)
+        terms = {**dict(stored), **terms}
     return Options(
         format=body.format,
         candidates=body.candidates,
         alignment=body.alignment,
-        terms=terms,
+        terms=tuple(terms.items()),
         do_not_translate=checked_words(body.do_not_translate),
         guard=server.settings.guard if body.guard is None else body.guard,
     )

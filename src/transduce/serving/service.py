@@ -27,6 +27,7 @@ _CHUNK = 64  # sentences of a large request that are prepared and queued togethe
 _CHUNKS_AT_A_TIME = 4
 _LEAST_RELATIVE_CONFIDENCE = 0.5  # of a translation that was made to contain something
 _DOCUMENTS = 10  # times as many sentences of documents may wait as of other requests
+_MOST_PHRASES = 32  # that a sentence is made to contain: each widens the beam
 _MOST_CONSTRAINTS = 8  # of a sentence: each widens the beam, and a text may consist of placeholders
 _INLINE = 8  # so few sentences are tokenized at once; more would delay other requests
 
@@ -227,7 +228,9 @@ class SegmentTranslator:
         lines = [segment.text for segment in segments]
         is_small = len(lines) <= _INLINE
         split = translator.split(lines) if is_small else await asyncio.to_thread(translator.split, lines)
-        pieces = [piece for line in split for piece in line.pieces]
+        pieces = [
+            replace(piece, phrases=piece.phrases[:_MOST_PHRASES]) for line in split for piece in line.pieces
+        ]
         aligned = self._options.alignment or any(segment.markers for segment in segments)
         found = iter(await self._scheduler.search(translator, pieces, is_bulk=self._is_bulk, aligned=aligned))
         return [translator.assemble(line, [next(found) for _ in line.pieces]) for line in split]
