@@ -15,6 +15,8 @@ from transduce.serving.errors import UnavailableError
 from transduce.serving.log import log_failure
 from transduce.serving.settings import ServerSettings
 
+_LONGEST_PIECE = 512  # tokens; longer sentences are split
+
 
 @dataclass
 class _Loaded:
@@ -110,7 +112,9 @@ def _load(folder: Path, settings: ServerSettings) -> Translator:
         raise ConfigError(
             f"{folder} needs source factors, which clients cannot send", "use transduce translate with it"
         )
-    return translator
+    # A line of thousands of tokens would hold up everybody, and models were not trained with any.
+    longest = min(translator.longest_source or _LONGEST_PIECE, _LONGEST_PIECE)
+    return replace(translator, longest_source=longest)
 
 
 def _ignore(message: str) -> None:

@@ -33,6 +33,7 @@ BULK_HYPOTHESES = 96  # of a batch that others wait for
 BULK = 16  # sentences; larger requests let smaller ones go first
 SWITCH_SECONDS = 0.00005  # after which the thread of requests lets a batch go on; Python's default is 0.005
 _ENOUGH, _GUESS = 50, 50.0  # sentences from which the speed is computed, and a speed until then
+_CLOSING_SECONDS = 5.0
 IDLE_SECONDS = 30.0  # after which the memory of an unused batch is freed
 
 
@@ -159,7 +160,7 @@ class Scheduler:
             self._is_closed = True
             self._changed.notify_all()
         for worker in self._workers:
-            worker.join()
+            worker.join(_CLOSING_SECONDS)  # a step that takes longer ends with the process
         with self._changed:
             listeners = self._line.clear()
             self._running.clear()

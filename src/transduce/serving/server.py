@@ -22,7 +22,7 @@ from transduce.serving.data_folder import prepare_data
 from transduce.serving.directions import Direction, Directions
 from transduce.serving.document_jobs import DocumentJobs, DocumentState
 from transduce.serving.documents import FORMATS
-from transduce.serving.errors import GoneError, RequestError, TooLargeError, UnavailableError
+from transduce.serving.errors import ForbiddenError, GoneError, RequestError, TooLargeError, UnavailableError
 from transduce.serving.glossaries import GlossaryStore
 from transduce.serving.languages import Detected, Detector
 from transduce.serving.model_store import ModelStore
@@ -73,6 +73,11 @@ class Server:
         """Check the key of a request and count it for its caller; called once by every API."""
         if self.is_stopping:
             raise UnavailableError("the server is stopping", "try again when it has been restarted")
+        origins = self.settings.origins
+        is_foreign = request.headers.get("sec-fetch-site") == "cross-site"
+        if is_foreign and not {"*", request.headers.get("origin")} & {*origins}:
+            # Browsers send forms of other sites without asking first.
+            raise ForbiddenError("pages of other sites may not call this server", "allow them with --cors")
         address = request.client.host if request.client else "-"
         self.rate.check(f"address {address}")
         self.keys.check(key)
