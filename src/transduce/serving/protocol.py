@@ -1,9 +1,13 @@
 """HTTP connections that clients cannot keep open without using them."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+with suppress(ImportError):  # on Windows, where uvicorn reads requests in Python
+    import httptools  # noqa: F401 (uvicorn reads requests with it)
 
 HEADER_SECONDS = 20.0  # in which a client must send the header of a request
 LARGEST_HEADER = 64 << 10
