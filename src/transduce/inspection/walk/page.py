@@ -6,6 +6,7 @@ from transduce.inspection.render import embed, fill, read
 from transduce.inspection.walk.scripts import walk_script
 
 PAGE_SCRIPTS = (
+    "colors",
     "strings",
     "station_strings",
     "dom",
@@ -30,7 +31,7 @@ def walk_page(data: dict[str, Any]) -> str:
     parts = {
         "style": read("base.css") + read("walk.css"),
         "computing": walk_script(),
-        "script": read("colors.js") + "\n".join(read(f"walk_ui/{name}.js") for name in PAGE_SCRIPTS),
+        "script": "\n".join(read(f"walk_ui/{name}.js") for name in PAGE_SCRIPTS),
         "data": embed(data),
     }
     return fill("walk.html", parts)
