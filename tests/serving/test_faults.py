@@ -242,8 +242,8 @@ def test_a_request_that_takes_too_long_is_answered_with_503(models, stream):
 
 
 def test_an_error_in_the_middle_of_a_stream_is_its_last_line(models):
-    with Running(settings_for(models[0], timeout=0.2)) as server:
-        long = " ".join(f"{TEXT} {number}" for number in range(300))
+    with Running(settings_for(models[0], timeout=1.5)) as server:
+        long = " ".join(f"{TEXT} {number}" for number in range(2000))
         answer = server.ask("/v1/translate", {"text": ["the", long, "the"], "stream": True})
         lines = [json.loads(line) for line in answer.content.splitlines()]
         assert answer.status == 200

@@ -120,8 +120,12 @@ def _compare_outputs(imported: Imported) -> list[str]:
         theirs = None if tokenizer is None else load_tokenizer(folder)
     except (DependencyError, ArtifactError) as error:
         return [f"not tried: {error.problem}"]
+    except Exception as error:  # of the other library, about a folder that it cannot use
+        return [f"not tried: {type(error).__name__} in transformers: {str(error)[:200]}"]
     try:
         parity = compare_with(model, tokenizer, twin, theirs)
     except ArtifactError as error:
         return [f"warning: {error.problem}"]
+    except Exception as error:  # of the other library, about a folder that it cannot use
+        return [f"not tried: {type(error).__name__} in transformers: {str(error)[:200]}"]
     return [f"compared with {parity.library}", *parity.findings]
