@@ -10,6 +10,7 @@ from inside import run
 from interop.foreign import marian
 from transduce import Translator, artifact
 from transduce.errors import ArtifactError
+from transduce.interop.marian_export import export_marian_file, verify_marian_file
 from transduce.interop.marian_import import read, recognises
 
 spm = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
@@ -61,6 +62,54 @@ def test_logits_are_those_of_marian(shape, vocabulary, tmp_path):
     translator = Translator.load(tmp_path / "model")
     assert translator.tokenizer.encode_source(["a cat"])[0][-1] == 0
     assert translator(["a cat sat", "on a mat"])
+
+
+@pytest.mark.parametrize("longer", ["src", "trg"])
+@pytest.mark.parametrize("tied", ["output", "none"])
+def test_vocabularies_of_different_sizes(longer, tied, vocabulary, tmp_path):
+    """Padding has one id: after the shorter one, and in the middle of the longer one."""
+    shape, folder = marian.Shape(tied=tied), tmp_path / "theirs"
+    folder.mkdir()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a rat sat on a cat"] * 60),
+        model_prefix=str(tmp_path / "small"),
+        vocab_size=14,
+        hard_vocab_limit=False,
+        **{"pad_id": -1, "bos_id": -1, "eos_id": 0, "unk_id": 1, "minloglevel": 2},
+    )
+    shorter = {"src": "trg", "trg": "src"}[longer]
+    (folder / f"vocab.{longer}.spm").write_bytes(vocabulary.read_bytes())
+    (folder / f"vocab.{shorter}.spm").write_bytes((tmp_path / "small.model").read_bytes())
+    size, place = (
+        spm.SentencePieceProcessor(model_file=str(path)).get_piece_size()
+        for path in (vocabulary, tmp_path / "small.model")
+    )
+    assert place < size
+    state = marian.parameters(shape, size)
+    for name, side in {"encoder_Wemb": "src", "decoder_Wemb": "trg"}.items():
+        state[name] = state[name] if side == longer else state[name][:place]
+    if shorter == "trg":
+        outputs = ("decoder_ff_logit_out_b", "decoder_ff_logit_out_W")
+        state |= {name: state[name][:, :place] for name in outputs if name in state}
+    marian.write(folder / "model.npz", shape, state)
+    imported = read(folder)
+    model, tokenizer = imported.model, imported.tokenizer
+    assert model.vocabulary.pad == place == tokenizer.source.id_of("<pad>") == tokenizer.target.id_of("<pad>")
+    last = {longer: size - 1, shorter: place - 1}
+    source, target = torch.tensor([[5, last["src"], 0]]), torch.tensor([[3, last["trg"], 2]])
+    expected = marian.logits(shape, state, source, target)
+    ours = [tokens + (tokens >= place).long() for tokens in (source, target)]
+    found = model(ours[0], torch.cat((torch.tensor([[place]]), ours[1]), dim=1))
+    kept = [token for token in range(model.vocabulary.target) if token != place]
+    torch.testing.assert_close(found[..., kept], expected, atol=1e-5, rtol=1e-5)
+    artifact.save(model, tmp_path / "model", tokenizer)
+    assert Translator.load(tmp_path / "model")(["a cat sat"])
+    again = tmp_path / "again"
+    export_marian_file(model, again, tokenizer)
+    assert verify_marian_file(model, again)
+    with np.load(again / "model.npz") as file:
+        for name, tensor in state.items():
+            assert np.array_equal(file[name], tensor.numpy()), name
 
 
 def test_what_our_blocks_cannot_compute_is_refused(vocabulary, tmp_path):

@@ -82,6 +82,13 @@ def test_every_attention_and_feed_forward_block_is_adapted_and_nothing_else():
     assert not linear_layers(small_rnn())
 
 
+def test_the_matrix_of_an_ssru_is_adapted():
+    assert "decoder.layers.1.self_attention.forget_candidate" in linear_layers(small_model(decoder="ssru"))
+    model = adapted(small_model(decoder="ssru"), trained=True)
+    assert model.decoder.layers[1].self_attention.forget_candidate.up.any()
+    torch.testing.assert_close(plain(model)(SOURCE, TARGET), model(SOURCE, TARGET))
+
+
 @pytest.mark.parametrize("fused", [False, True])
 def test_only_the_adapter_is_trained(fused):
     model = adapted(small_model(), trained=False).train()

@@ -1,11 +1,23 @@
 """``transduce import`` and its relatives: what they refuse, before any work is done."""
 
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
+
 import numpy as np
 import pytest
+import torch
 
-from exchange import LINES, write_model
+from builders import bytes_and_one_special, small_gpt
+from exchange import LINES, write_model, write_multilingual
 from inside import run
 from interop.foreign import marian
+from transduce import artifact
+from transduce.config import Vocabulary
+from transduce.data.tokenizer import TokenizerPair
+from transduce.interop import hugging_face_peer
+from transduce.interop.hugging_face_export import export_hugging_face
+from transduce.interop.imported import Imported
+from transduce.runs import exchange
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +149,52 @@ def test_what_the_file_says_about_dropout(tmp_path):
     report = import_model(tmp_path / "model.npz", tmp_path / "second")
     assert report.imported.model.config.dropout == 0.3
     assert not any("dropout" in note for note in report.imported.notes)
+
+
+def test_a_model_with_several_languages_is_tried_in_one_direction(tmp_path, monkeypatch):
+    write_multilingual(tmp_path / "ours")
+    model, tokenizer = artifact.load(tmp_path / "ours"), artifact.load_tokenizer(tmp_path / "ours")
+    monkeypatch.setattr(exchange, "read_foreign", lambda *_: Imported(model, tokenizer))
+    report = exchange.import_model("theirs", tmp_path / "model")
+    assert len(report.samples) == 3
+    assert [line.split()[0] for line in report.findings] == ["tried", "tried"]
+    assert "into b" in report.findings[0]
+    assert artifact.load_tokenizer(tmp_path / "model").special.target_language is None  # still to be chosen
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    pytest.importorskip("transformers")
+    folder, side = tmp_path_factory.mktemp("gpt2"), bytes_and_one_special()
+    vocabulary = Vocabulary(source=side.size, target=side.size, pad=0, bos=0, eos=0)
+    export_hugging_face(small_gpt(vocabulary=vocabulary), TokenizerPair(side, side), folder)
+    return folder
+
+
+def test_a_language_model_is_compared(gpt2, tmp_path):
+    done = run("import", gpt2, "--out", tmp_path / "model")
+    assert done.returncode == 0, done.stderr
+    assert "compared with transformers" in done.stderr
+    assert "logits of random texts: largest difference" in done.stderr
+    assert "greedy continuations: 5 of 5 equal" in done.stderr
+
+
+def test_what_differs_and_what_is_not_tried_is_said(gpt2, tmp_path, monkeypatch):
+    imported = exchange.read_foreign(gpt2)
+    with torch.no_grad():
+        imported.model.output.weight[5] += 0.1
+    monkeypatch.setattr(exchange, "read_foreign", lambda *_: imported)
+    (warning,) = exchange.import_model(gpt2, tmp_path / "first").findings
+    assert warning.startswith("warning: transformers")
+    assert "logits of random texts differ" in warning
+
+    def version(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(hugging_face_peer, "version", version)
+    (reason,) = exchange.import_model(gpt2, tmp_path / "second").findings
+    assert reason.startswith("not tried: ")
+    assert "not installed" in reason
+    monkeypatch.setattr(exchange, "read_foreign", lambda *_: replace(imported, folder=None))
+    (reason,) = exchange.import_model(gpt2, tmp_path / "third").findings
+    assert reason.startswith("not tried: a gpt model")

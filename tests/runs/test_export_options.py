@@ -182,7 +182,7 @@ def test_marian_computes_the_same_or_the_setting_is_refused(name, value, sentenc
         return
     notes = target.write(model, tokenizer, folder, None, None)
     assert any("epsilon" in note for note in notes) == (model.config.norm_epsilon != marian.EPSILON)
-    assert target.verify(model, folder, None)
+    assert target.verify(model, tokenizer, folder, None)
     config = model.config
     with np.load(folder / "model.npz") as file:
         state = {key: torch.from_numpy(file[key]) for key in file.files if not key.startswith("special:")}

@@ -86,6 +86,6 @@ def import_model(
         say(f"  {sample.source} → {sample.translation}", err=True)
         if sample.theirs not in (None, sample.translation):
             say(f"  {report.imported.library}: {sample.theirs}", err=True)
-    if report.samples:
-        say(report.summary, err=True)
+    for line in report.findings:
+        say(line, err=True)
     say(out)

@@ -11,7 +11,7 @@ from transduce.config import TransformerConfig
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError, ConfigError, DependencyError
 from transduce.files import user_path
-from transduce.interop.appended_padding import has_appended_padding
+from transduce.interop.added_padding import added_padding, without_row
 from transduce.interop.ctranslate2_table import (
     EMBEDDINGS,
     GATED,
@@ -52,15 +52,16 @@ def export_ctranslate2(
     row = model.target_embedding.weight[model.vocabulary.bos]
     spec.decoder.start_from_zero_embedding = not bool(row.any())
     source, target = token_names(model, tokenizer)
-    spec.register_source_vocabulary(source)
-    spec.register_target_vocabulary(target)
-    unknown = {"<unk>", "[UNK]"} & set(source) & set(target)
+    spec.register_source_vocabulary(list(source.values()))
+    spec.register_target_vocabulary(list(target.values()))
+    unknown = {"<unk>", "[UNK]"} & set(source.values()) & set(target.values())
     # CTranslate2 needs the name of an unknown token; a tokenizer without one never produces it.
-    spec.config.unk_token = min(unknown, default=target[min(model.vocabulary.pad, len(target) - 1)])
+    last = target[max(target)]
+    spec.config.unk_token = min(unknown, default=target.get(model.vocabulary.pad, last))
     # A decoder that starts from a zero embedding takes any token as its first one.
-    start = "<s>" if "<s>" in target else target[model.vocabulary.eos]
-    first = start if model.vocabulary.bos == len(target) else target[model.vocabulary.bos]
-    spec.config.bos_token = spec.config.decoder_start_token = first
+    any_start = "<s>" if "<s>" in target.values() else target[model.vocabulary.eos]
+    spec.config.bos_token = target.get(model.vocabulary.bos, any_start)
+    spec.config.decoder_start_token = spec.config.bos_token
     spec.config.eos_token = target[model.vocabulary.eos]
     # Other tokens around a source are left to the caller.
     spec.config.add_source_eos = tokenizer is None or adds_end(tokenizer)
@@ -80,15 +81,18 @@ def adds_end(tokenizer: TokenizerPair) -> bool:
     return not tokenizer.source_prefix and tokenizer.source_suffix == [tokenizer.vocabulary.eos]
 
 
-def token_names(model: Transformer, tokenizer: TokenizerPair | None) -> tuple[list[str], list[str]]:
-    """Return the names of all source and target tokens in an exported folder, in the order of their ids.
+def token_names(model: Transformer, tokenizer: TokenizerPair | None) -> tuple[dict[int, str], dict[int, str]]:
+    """Return our ids of all source and target tokens in an exported folder, in its order, and their names.
 
-    A padding token that an import has appended is left out.
+    A padding token that an import has added is left out.
     """
-    source, target = (tokenizer.source, tokenizer.target) if tokenizer else (None, None)
-    appended = has_appended_padding(model)
-    sizes = model.vocabulary.source - appended, model.vocabulary.target - appended
-    return _names(source, sizes[0]), _names(target, sizes[1])
+    sides = (tokenizer.source, tokenizer.target) if tokenizer else (None, None)
+    sizes, place = (model.vocabulary.source, model.vocabulary.target), added_padding(model)
+    source, target = (
+        {number: name for number, name in enumerate(_names(*each)) if number != place}
+        for each in zip(sides, sizes, strict=True)
+    )
+    return source, target
 
 
 def _check(config: TransformerConfig, quantization: str | None) -> None:
@@ -162,7 +166,7 @@ def _specification(config: TransformerConfig) -> Any:
 
 
 def _state(model: Transformer, positions: int) -> dict[str, Tensor]:
-    """Return all tensors under their names; a padding token that an import has appended is left out."""
+    """Return all tensors under their names; a padding token that an import has added is left out."""
     config, parameters = model.config, dict(model.named_parameters())
     rows = list(ctranslate2_rows(config))
     known = [row for row in rows if all(name in parameters for name in row.ours)]
@@ -173,8 +177,8 @@ def _state(model: Transformer, positions: int) -> dict[str, Tensor]:
         # Without a bias, CTranslate2 would not subtract the mean, which only RMS norms leave in.
         if row not in known and is_norm(row.ours[0]) and config.normalization != "rms":
             state |= {name: torch.zeros(config.d_model) for name in row.theirs}
-    end = -1 if has_appended_padding(model) else None
-    state |= {name: state[name][:end] for name in (*EMBEDDINGS, OUTPUT_BIAS) if name in state}
+    place, by_token = added_padding(model), (*EMBEDDINGS, OUTPUT_BIAS)
+    state |= {name: without_row(state[name], place) for name in by_token if name in state}
     state |= {name: state[other] for name, other in copies(config.share).items()}
     if config.positions == "sinusoidal":
         table = sinusoids(

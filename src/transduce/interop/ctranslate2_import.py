@@ -1,8 +1,4 @@
-"""Read CTranslate2 models and Argos Translate packages: weights of any type become float32.
-
-A vocabulary without a padding token gets one, whose embedding is zero and whose logit is far below all
-others. It is also what a decoder reads first that starts from a zero embedding.
-"""
+"""Read CTranslate2 models and Argos Translate packages: weights of any type become float32."""
 
 import math
 from collections.abc import Mapping
@@ -15,30 +11,31 @@ from typing import Any
 from torch import Tensor
 
 from transduce.config import TransformerConfig, validate
-from transduce.data.sentencepiece import read_sentencepiece
-from transduce.data.special_tokens import SpecialTokens
-from transduce.data.tokenizer import SideTokenizer, TokenizerPair
+from transduce.data.tokenizer import TokenizerPair
 from transduce.errors import ArtifactError
-from transduce.files import read_json, read_json_object, read_text
+from transduce.files import read_json_object
 from transduce.interop import argos
-from transduce.interop.appended_padding import PAD, append_logit, append_row
 from transduce.interop.ctranslate2_file import CTranslate2File, float_weights, read_ctranslate2
-from transduce.interop.ctranslate2_table import EMBEDDINGS, OUTPUT, OUTPUT_BIAS, POSITIONS, ctranslate2_rows
+from transduce.interop.ctranslate2_table import EMBEDDINGS, OUTPUT, POSITIONS, ctranslate2_rows
+from transduce.interop.ctranslate2_vocabulary import (
+    COPY,
+    REMEDY,
+    SIDES,
+    option,
+    read_tokenizer,
+    read_vocabulary,
+    special_tokens,
+)
 from transduce.interop.imported import Format, Imported
 from transduce.interop.marian_file import is_marian
 from transduce.interop.positions import position_settings
 from transduce.interop.tables import Row, import_rows, with_zero_biases
 from transduce.models.build import build
+from transduce.nn.positional import BASE
 
 MODEL, CONFIG = "model.bin", "config.json"
-_SENTENCEPIECE = "sentencepiece.model"
-_SIDES = ("source", "target")
-_PADDING = ("<pad>", "<blank>", "[PAD]", "<PAD>")
-_LARGEST_VOCABULARY = 1 << 26  # bytes
-_COPY = "copy the model again"
 _ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "swish", 3: "gelu"}
 _GATED = {"swish": "swiglu", "gelu": "geglu"}
-_REMEDY = "convert the original model instead, or use the ctranslate2 package"
 # Options that change the computation, and the only value of them that is supported.
 _REQUIRED = {
     "alibi": 0,
@@ -50,6 +47,8 @@ _REQUIRED = {
     "scale_outputs": 0,
 }
 _HARMLESS = {"alibi_use_positive_positions", "alignment_layer", "alignment_heads", "embeddings_merge"}
+_OF_SINES = ("sine_layout", "sine_spacing", "first_position")
+_OF_HEADS = ("head_dim", "rotary_dim", "rotary_interleave", "rotary_base")  # in every layer
 _USED = {"activation", "num_heads", "pre_norm", "scale_embeddings", "start_from_zero_embedding"}
 
 
@@ -79,13 +78,13 @@ def read(path: Path) -> Imported:
     folder = path / "model" if not (path / MODEL).is_file() and (path / "model").is_dir() else path
     file = read_ctranslate2(folder)
     if file.spec != "TransformerSpec":
-        raise ArtifactError(f"{file.path} holds a {file.spec}, not an encoder-decoder model", _REMEDY)
-    fields = read_json_object(folder / CONFIG, remedy=_COPY) if (folder / CONFIG).exists() else {}
-    vocabularies = [_vocabulary(folder, side) for side in _SIDES]
+        raise ArtifactError(f"{file.path} holds a {file.spec}, not an encoder-decoder model", REMEDY)
+    fields = read_json_object(folder / CONFIG, remedy=COPY) if (folder / CONFIG).exists() else {}
+    vocabularies = [read_vocabulary(folder, side) for side in SIDES]
     state = float_weights(file)
     known = _config(file, state, fields)
-    tokens, special = _special_tokens(file, fields, vocabularies, state)
-    tokenizer = _tokenizer([path, folder], tokens, special)
+    tokens, special = special_tokens(file, fields, vocabularies, state)
+    tokenizer = read_tokenizer([path, folder], tokens, special)
     config = known.model_copy(update={"fixed_padding": tokens != vocabularies})
     model = build(config, tokenizer.vocabulary)
     ours = dict(model.named_parameters())
@@ -118,25 +117,6 @@ def _translate(folder: Path, tokenizer: TokenizerPair, lines: list[str]) -> list
     return [target.decode([token for token in row if token is not None]) for row in rows]
 
 
-def _vocabulary(folder: Path, side: str) -> list[str]:
-    """Read the tokens of one side, in JSON or, in older models, one per line."""
-    for name in (f"{side}_vocabulary", "shared_vocabulary"):
-        if (folder / f"{name}.json").exists():
-            tokens = read_json(folder / f"{name}.json", limit=_LARGEST_VOCABULARY, remedy=_COPY)
-            if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-                raise ArtifactError(f"{folder / name}.json is not a list of tokens", _COPY)
-            return tokens
-        path = folder / f"{name}.txt"
-        if path.exists():
-            return read_text(path, limit=_LARGEST_VOCABULARY, remedy=_COPY).rstrip("\n").split("\n")
-    raise ArtifactError(f"{folder} has no vocabulary: shared_vocabulary.json is missing", _COPY)
-
-
-def _option(file: CTranslate2File, name: str, default: float) -> float:
-    value = file.variables.get(name)
-    return default if value is None or value.dim() else float(value)
-
-
 def _config(
     file: CTranslate2File, state: Mapping[str, Tensor], fields: Mapping[str, Any]
 ) -> TransformerConfig:
@@ -145,24 +125,24 @@ def _config(
     sizes = {name: tensor.shape for name, tensor in state.items()}
     inner = sizes.get("encoder/layer_0/ffn/linear_0/weight")
     if inner is None or OUTPUT not in sizes:
-        raise ArtifactError(f"{file.path} has no layers", _REMEDY)
+        raise ArtifactError(f"{file.path} has no layers", REMEDY)
     width = inner[1]
-    activation = _ACTIVATIONS.get(int(_option(file, "encoder/activation", 0)))
+    activation = _ACTIVATIONS.get(int(option(file, "encoder/activation", 0)))
     if activation is None:
-        raise ArtifactError(f"{file.path} has an activation that is not supported", _REMEDY)
+        raise ArtifactError(f"{file.path} has an activation that is not supported", REMEDY)
     if "encoder/layer_0/ffn/linear_0_noact/weight" in sizes:
         if activation not in _GATED:
-            raise ArtifactError(f"{file.path} has gated feed-forward networks with {activation}", _REMEDY)
+            raise ArtifactError(f"{file.path} has gated feed-forward networks with {activation}", REMEDY)
         activation = _GATED[activation]
-    scale = _option(file, "encoder/scale_embeddings", 1)
-    data = {
+    scale = option(file, "encoder/scale_embeddings", 1)
+    data: dict[str, Any] = {
         "encoder_layers": _count(sizes, "encoder"),
         "decoder_layers": _count(sizes, "decoder"),
         "d_model": width,
         "d_ff": inner[0],
-        "heads": int(_option(file, "encoder/num_heads", 8)),
+        "heads": int(option(file, "encoder/num_heads", 8)),
         "activation": activation,
-        "norm": "pre" if _option(file, "encoder/pre_norm", 1) else "post",
+        "norm": "pre" if option(file, "encoder/pre_norm", 1) else "post",
         "normalization": _normalization(file, sizes),
         "norm_epsilon": fields.get("layer_norm_epsilon") or 1e-5,
         "final_norm": "encoder/layer_norm/gamma" in sizes,
@@ -175,8 +155,11 @@ def _config(
             absent={"sine_layout": "halves", "sine_spacing": "endpoint", "first_position": 1},
         ),
     }
+    data |= _head_settings(file, sizes, width, data["heads"])
+    if data["positions"] == "rotary":
+        data = {name: value for name, value in data.items() if name not in _OF_SINES}
     if scale not in (0, 1) and not data["scale_embeddings"]:
-        raise ArtifactError(f"{file.path} multiplies embeddings by {scale}", _REMEDY)
+        raise ArtifactError(f"{file.path} multiplies embeddings by {scale}", REMEDY)
     return validate(TransformerConfig, data, where=str(file.path))
 
 
@@ -185,27 +168,60 @@ def _normalization(file: CTranslate2File, sizes: Mapping[str, Any]) -> str:
     norms = {name.removesuffix("/gamma") for name in sizes if name.endswith("/gamma")}
     without_bias = {name for name in norms if f"{name}/beta" not in sizes}
     if without_bias and without_bias != norms:
-        raise ArtifactError(f"{file.path} has layer norms and RMS norms, which is not supported", _REMEDY)
+        raise ArtifactError(f"{file.path} has layer norms and RMS norms, which is not supported", REMEDY)
     return "rms" if without_bias else "layer"
 
 
 def _check_options(file: CTranslate2File) -> None:
     """Refuse options that change the computation in ways that our blocks do not have."""
     for name, value in file.variables.items():
-        stack, _, option = name.partition("/")
-        if value.dim() or stack not in ("encoder", "decoder") or option in _HARMLESS | _USED:
+        stack, _, kind = name.partition("/")
+        last = kind.rpartition("/")[2]
+        if (
+            value.dim()
+            or stack not in ("encoder", "decoder")
+            or kind in _HARMLESS | _USED
+            or last in _OF_HEADS
+        ):
             continue
-        if option.endswith(("weight_scale", "_scale")):  # of a matrix in int16
+        if kind.endswith(("weight_scale", "_scale")):  # of a matrix in int16
             continue
-        if _REQUIRED.get(option.rpartition("/")[2]) != float(value):
-            raise ArtifactError(f"{file.path} has {name} = {float(value):g}, which is not supported", _REMEDY)
-    for option in ("num_heads", "pre_norm", "activation", "scale_embeddings"):
-        encoder, decoder = (_option(file, f"{stack}/{option}", -1) for stack in ("encoder", "decoder"))
+        if _REQUIRED.get(last) != float(value):
+            raise ArtifactError(f"{file.path} has {name} = {float(value):g}, which is not supported", REMEDY)
+    for kind in ("num_heads", "pre_norm", "activation", "scale_embeddings"):
+        encoder, decoder = (option(file, f"{stack}/{kind}", -1) for stack in ("encoder", "decoder"))
         if encoder != decoder:
             raise ArtifactError(
-                f"{file.path} has an encoder with {option} = {encoder:g} and a decoder with {decoder:g}",
-                _REMEDY,
+                f"{file.path} has an encoder with {kind} = {encoder:g} and a decoder with {decoder:g}",
+                REMEDY,
             )
+
+
+def _head_settings(file: CTranslate2File, sizes: Mapping[str, Any], width: int, heads: int) -> dict[str, Any]:
+    """Return the width of heads and whether positions are rotary, which every layer says for itself."""
+    found: dict[str, float | None] = {}
+    for kind in _OF_HEADS:
+        blocks = "self_attention" if kind.startswith("rotary") else "attention"  # of both kinds
+        suffix = f"{blocks}/linear_0/weight"
+        places = [name.removesuffix("linear_0/weight") + kind for name in sizes if name.endswith(suffix)]
+        values = {option(file, place, -1) for place in places} or {-1.0}
+        if len(values) > 1:
+            raise ArtifactError(f"{file.path} has layers with different values of {kind}", REMEDY)
+        (value,) = values
+        found[kind] = None if value == -1 else value
+    d_k = int(found["head_dim"] or width // max(1, heads))
+    data: dict[str, Any] = {} if found["head_dim"] is None else {"d_k": d_k, "d_v": d_k}
+    if found["rotary_dim"] is None:
+        return data
+    rotated = int(found["rotary_dim"]) or d_k  # 0 stands for all
+    known = rotated == d_k - d_k % 2 and found["rotary_interleave"] == 1 and found["rotary_base"] == BASE
+    if not known or any(name in sizes for name in POSITIONS):
+        raise ArtifactError(
+            f"{file.path} has rotary positions of another kind: only those that rotate all pairs of "
+            f"neighbouring dimensions, with a base of {BASE:g}, are supported",
+            REMEDY,
+        )
+    return {**data, "positions": "rotary"}
 
 
 def _count(sizes: Mapping[str, Any], stack: str) -> int:
@@ -225,66 +241,6 @@ def _sharing(file: CTranslate2File) -> str:
     if target == output:
         return "all" if source == target else "target"
     return "inputs" if source == target else "none"
-
-
-def _special_tokens(
-    file: CTranslate2File,
-    fields: Mapping[str, Any],
-    vocabularies: list[list[str]],
-    state: dict[str, Tensor],
-) -> tuple[list[list[str]], SpecialTokens]:
-    """Return both sides' tokens and how sequences begin and end; add a padding token where there is none."""
-    eos = str(fields.get("eos_token") or "</s>")
-    start = str(fields.get("decoder_start_token") or fields.get("bos_token") or "<s>")
-    from_zero = bool(_option(file, "decoder/start_from_zero_embedding", 0))
-    known = [token for token in _PADDING if all(token in tokens for tokens in vocabularies)]
-    if known and not from_zero:
-        pad = known[0]
-    else:
-        pad = next(name for name in (PAD, "<padding>") if not any(name in tokens for tokens in vocabularies))
-        vocabularies = [[*tokens, pad] for tokens in vocabularies]
-        _append_token(state)
-    for side, tokens in zip(_SIDES, vocabularies, strict=True):
-        if eos not in tokens:
-            raise ArtifactError(f"the {side} vocabulary of {file.path.parent} has no {eos}", _REMEDY)
-    bos = pad if from_zero else start
-    if bos not in vocabularies[1]:
-        raise ArtifactError(f"the target vocabulary of {file.path.parent} has no {bos}", _REMEDY)
-    prefix = [str(fields.get("bos_token") or "<s>")] if fields.get("add_source_bos") else []
-    suffix = [eos] if fields.get("add_source_eos", True) else []
-    special = SpecialTokens(pad=pad, bos=bos, eos=eos, source_prefix=prefix, source_suffix=suffix)
-    return vocabularies, special
-
-
-def _append_token(state: dict[str, Tensor]) -> None:
-    """Add a token with an embedding of zeros, which is never predicted."""
-    for name in EMBEDDINGS:
-        state[name] = append_row(state[name])
-    output = state[OUTPUT]
-    state[OUTPUT_BIAS] = append_logit(state.get(OUTPUT_BIAS, output.new_zeros(len(output) - 1)))
-
-
-def _tokenizer(folders: list[Path], tokens: list[list[str]], special: SpecialTokens) -> TokenizerPair:
-    """Read the SentencePiece models beside the weights: one for both sides, or one each."""
-    sides: list[tuple[Path, list[str]]] = []
-    for side, names in zip(_SIDES, tokens, strict=True):
-        candidates = (_SENTENCEPIECE, f"{side}.spm", f"{side}.model", "sentencepiece.bpe.model", "spm.model")
-        found = [folder / name for folder in folders for name in candidates if (folder / name).is_file()]
-        if not found:
-            raise ArtifactError(
-                f"{folders[0]} has no {_SENTENCEPIECE}, source.spm or target.spm",
-                "copy the SentencePiece model that belongs to it into the folder",
-            )
-        sides.append((found[0], names))
-    if sides[0] == sides[1]:
-        both = _side(*sides[0])
-        return TokenizerPair(both, both, special=special)
-    source, target = (_side(*each) for each in sides)
-    return TokenizerPair(source, target, special=special)
-
-
-def _side(path: Path, tokens: list[str]) -> SideTokenizer:
-    return SideTokenizer(read_sentencepiece(path), tokens, name=str(path))
 
 
 def _without_copies(rows: list[Row], state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -52,7 +52,7 @@ class CTranslate2Peer:
         }
         self._vocabulary = model.vocabulary
         self._source, self._target = token_names(model, tokenizer)
-        self._ids = {name: number for number, name in enumerate(self._target)}
+        self._ids = {name: number for number, name in self._target.items()}
         self._adds_end = tokenizer is None or adds_end(tokenizer)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the process runs)
 
@@ -73,7 +73,7 @@ class CTranslate2Peer:
                 "beam": search.beam,
                 "limit": search.limit,
                 "length_penalty": search.length_penalty,
-                "suppressed": [self._target[token] for token in special if token < len(self._target)],
+                "suppressed": [self._target[token] for token in special if token in self._target],
             }
         )
         eos = self._target[self._vocabulary.eos]

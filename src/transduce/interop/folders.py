@@ -70,7 +70,8 @@ def read_folder(folder: Path) -> Imported:
 def _read_stack(folder: Path, kind: str) -> Imported:
     """Read a model that consists of one stack."""
     model = _STACKS[kind](folder)
-    return Imported(model, None if model.vocabulary is None else _tokenizer(folder, model))
+    tokenizer = None if model.vocabulary is None else _tokenizer(folder, model)
+    return Imported(model, tokenizer, library="transformers", folder=folder)
 
 
 def _tokenizer(folder: Path, model: Model) -> TokenizerPair:

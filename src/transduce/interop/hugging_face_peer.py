@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from transduce.artifact.tensors import read_tensor_header
+from transduce.config import Vocabulary
 from transduce.errors import ArtifactError, DependencyError
 from transduce.interop.hugging_face import read_fields
 from transduce.interop.hugging_face_tokens import TARGET_FOLDER
@@ -130,9 +131,8 @@ def load_peer(folder: Path) -> Any:
         try:
             model, report = kind.from_pretrained(folder, output_loading_info=True, **options)
         except (OSError, ValueError, RuntimeError, KeyError) as error:
-            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise ArtifactError(
-                f"transformers cannot load {folder}: {first}", "use another format"
+                f"transformers cannot load {folder}: {first_line(error)}", "use another format"
             ) from error
     for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if report.get(problem):
@@ -146,7 +146,46 @@ def load_peer(folder: Path) -> Any:
 def load_tokenizer(folder: Path) -> Any:
     """Load the tokenizer of a folder."""
     with _quiet():
-        return _library().AutoTokenizer.from_pretrained(folder)
+        try:
+            return _library().AutoTokenizer.from_pretrained(folder)
+        except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError) as error:
+            raise ArtifactError(
+                f"transformers cannot load the tokenizer in {folder}: {first_line(error)}",
+                "use another format",
+            ) from error
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says, or else its name."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def library_version() -> str:
+    """Return the version of transformers."""
+    return str(_library().__version__)
+
+
+@torch.no_grad()
+def continue_greedily(model: Any, prompt: list[int], limit: int, vocabulary: Vocabulary) -> list[int]:
+    """Continue a prompt with at most ``limit`` tokens; it ends with what the folder itself calls its end.
+
+    Padding and ``bos`` are forbidden, as in our searches.
+    """
+    forbidden = sorted({vocabulary.pad, vocabulary.bos} - {vocabulary.eos})
+    with _quiet():
+        found = model.generate(
+            input_ids=torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            num_beams=1,
+            do_sample=False,
+            max_new_tokens=limit,
+            max_length=None,
+            suppress_tokens=forbidden or None,
+        )
+    tokens: list[int] = found[0, len(prompt) :].tolist()
+    ends = model.generation_config.eos_token_id
+    ends = ends if isinstance(ends, list) else [ends]
+    return tokens[: min((tokens.index(end) for end in ends if end in tokens), default=len(tokens))]
 
 
 def _has_pooler(folder: Path) -> bool:

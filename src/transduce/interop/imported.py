@@ -20,6 +20,8 @@ class Imported:
     library: str = "the other library"  # that the model comes from
     # Translates lines greedily with that library, in float32; returns None if it is not installed
     translate: Callable[[list[str]], list[str] | None] | None = None
+    # Where transformers itself can load a model that does not translate, for a comparison of its outputs
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,17 @@ from torch import Tensor
 from transduce.config import TransformerConfig
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError, ConfigError
-from transduce.interop.appended_padding import has_appended_padding
+from transduce.interop.added_padding import added_padding, without_row, without_token
 from transduce.interop.marian_file import MarianFile, read_marian
-from transduce.interop.marian_import import EOS, UNK, marian_rows, marian_settings, marian_state
+from transduce.interop.marian_import import (
+    EOS,
+    TABLES,
+    UNK,
+    marian_rows,
+    marian_settings,
+    marian_state,
+    padding_place,
+)
 from transduce.interop.marian_options import Option
 from transduce.interop.marian_parity import compare_logits, find_difference, require_expressible
 from transduce.interop.sentencepiece_origin import require_read_from
@@ -26,9 +34,8 @@ from transduce.models.transformer import Transformer
 MODEL = "model.npz"
 _OPTIONS = "special:model.yml"
 _BIAS = "decoder_ff_logit_out_b"
-_TABLES = ("Wemb", "encoder_Wemb", "decoder_Wemb")
 _OUTPUT = "decoder_ff_logit_out_W"
-_BY_TOKEN = (*_TABLES, _OUTPUT, _BIAS)  # have a row for every token
+_BY_TOKEN = (*TABLES, _OUTPUT, _BIAS)  # have a row for every token
 
 
 def export_marian_file(
@@ -41,11 +48,8 @@ def export_marian_file(
     """
     options = _options(model.config)
     notes = require_expressible(model, MarianFile(folder / MODEL, options, {}, {}, {}))
-    appended, sizes = has_appended_padding(model), model.vocabulary
-    names = [
-        _tokens(tokenizer.source, sizes.source - appended),
-        _tokens(tokenizer.target, sizes.target - appended),
-    ]
+    sides = ((tokenizer.source, model.vocabulary.source), (tokenizer.target, model.vocabulary.target))
+    names = [without_token(_tokens(*side), added_padding(model)) for side in sides]
     state = _state(model)
     folder.mkdir(parents=True)
     files = _write_vocabularies(folder, tokenizer, names, sentencepiece)
@@ -65,11 +69,12 @@ def verify_marian_file(model: Transformer, folder: Path) -> list[str]:
     if difference := find_difference(model.config, marian_settings(file)):
         name, _, theirs = difference
         raise ArtifactError(f"{name} is {theirs!r} in the file", "please report it")
-    read, expected, appended = marian_state(file), _export(model), has_appended_padding(model)
+    read, expected = marian_state(file), _export(model)
+    place, theirs_at = added_padding(model), padding_place(file)
     for name, tensor in expected.items():
         found = read[name]
-        if name in _BY_TOKEN:  # whenever such a file is read, a padding token is appended
-            found, tensor = found[:-1], tensor[: len(tensor) - appended]  # noqa: PLW2901
+        if name in _BY_TOKEN:  # whenever such a file is read, a padding token is added
+            found, tensor = without_row(found, theirs_at), without_row(tensor, place)  # noqa: PLW2901
         if not torch.equal(found, tensor):
             raise ArtifactError(f"{name} differs after it was written and read", "please report it")
     largest = compare_logits(model, file)
@@ -96,15 +101,14 @@ def _export(model: Transformer) -> dict[str, Tensor]:
 
 def _state(model: Transformer) -> dict[str, Tensor]:
     """Return all tensors as Marian has them: matrices (in, out), vectors (1, width)."""
-    end = -1 if has_appended_padding(model) else None
-    state = {}
+    place, state = added_padding(model), {}
     for name, tensor in _export(model).items():
-        if name in _TABLES:
-            state[name] = tensor[:end]
+        if name in TABLES:
+            state[name] = without_row(tensor, place)
         elif name == _OUTPUT:
-            state[name] = tensor[:end].t()
+            state[name] = without_row(tensor, place).t()
         elif tensor.dim() == 1:
-            state[name] = (tensor[:end] if name == _BIAS else tensor)[None]
+            state[name] = (without_row(tensor, place) if name == _BIAS else tensor)[None]
         else:
             state[name] = tensor.t()
     return state

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from transduce.config import TransformerConfig, validate
@@ -17,7 +18,7 @@ from transduce.data.sentencepiece import read_sentencepiece
 from transduce.data.special_tokens import SpecialTokens
 from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError
-from transduce.interop.appended_padding import PAD, append_logit, append_row
+from transduce.interop.added_padding import PAD, add_logit, add_row, add_token
 from transduce.interop.foreign_languages import Languages, told_languages
 from transduce.interop.foreign_options import Options
 from transduce.interop.imported import Format, Imported
@@ -27,6 +28,7 @@ from transduce.models.build import build
 
 EOS, UNK = "</s>", "<unk>"
 EPSILON = 1e-6
+TABLES = ("Wemb", "encoder_Wemb", "decoder_Wemb")  # of embeddings
 ACTIVATIONS = ("swish", "relu")
 _VOCABULARIES = (".spm", ".model")
 _MOZILLA = re.compile(r"(?:model|vocab|srcvocab|trgvocab)\.([a-z]{4})\.(?:.+\.)?(?:bin|npz|spm)")
@@ -166,21 +168,26 @@ def _sharing(file: MarianFile) -> str:
     return "target" if tied_output else "none"
 
 
+def padding_place(file: MarianFile) -> int:
+    """Return the id that padding gets: that of the first token after the shorter vocabulary."""
+    return min((len(file.parameters[name]) for name in TABLES if name in file.parameters), default=0)
+
+
 def marian_state(file: MarianFile) -> dict[str, Tensor]:
     """Return the parameters with matrices (out, in), biases (out,), and a padding token."""
-    tables = {"Wemb", "encoder_Wemb", "decoder_Wemb"}
+    place = padding_place(file)
     state: dict[str, Tensor] = {}
     for name, tensor in file.parameters.items():
-        if name in tables:
-            state[name] = append_row(tensor)
+        if name in TABLES:
+            state[name] = add_row(tensor, place)
         elif name == "decoder_ff_logit_out_W":
-            state[name] = append_row(tensor.t())
+            state[name] = add_row(tensor.t(), place)
         else:
             state[name] = tensor.flatten() if 1 in tensor.shape else tensor.t()
     bias = state.get("decoder_ff_logit_out_b")
     if bias is None:  # output-omit-bias
         bias = torch.zeros(len(state.get("Wemb", state.get("decoder_Wemb", torch.zeros(1)))) - 1)
-    state["decoder_ff_logit_out_b"] = append_logit(bias)
+    state["decoder_ff_logit_out_b"] = add_logit(bias, place)
     return state
 
 
@@ -192,7 +199,15 @@ def _tokenizer(folder: Path) -> TokenizerPair:
             f"{folder} has {len(found)} SentencePiece models ({' or '.join(_VOCABULARIES)}), not one or two",
             "put the vocabulary that the model was trained with beside it: one for both sides, or one each",
         )
-    sides = [_side(path) for path in (found if len(found) == 1 else _in_order(found))]
+    paths = found if len(found) == 1 else _in_order(found)
+    backends = [read_sentencepiece(path) for path in paths]
+    _, tokens = add_token([_tokens(*each) for each in zip(paths, backends, strict=True)], PAD)
+    sides = [
+        SideTokenizer(backend, names, name=str(path))
+        for path, backend, names in zip(paths, backends, tokens, strict=True)
+    ]
+    if len({side.id_of(EOS) for side in sides}) > 1:
+        raise ArtifactError(f"{EOS} has two ids in the vocabularies of {folder}", _REMEDY)
     special = SpecialTokens(pad=PAD, bos=PAD, eos=EOS)
     return TokenizerPair(sides[0], sides[-1], special=special)
 
@@ -214,15 +229,14 @@ def _side_of(path: Path) -> int:
     return 0 if "src" in name or "source" in name else 2 if "trg" in name or "target" in name else 1
 
 
-def _side(path: Path) -> SideTokenizer:
-    backend = read_sentencepiece(path)
+def _tokens(path: Path, backend: Tokenizer) -> list[str]:
+    """Return the pieces of a SentencePiece model in the order of their ids."""
     vocabulary = backend.get_vocab()
-    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
     missing = [name for name in (EOS, UNK) if name not in vocabulary]
     if missing or PAD in vocabulary:
         reason = f"has no {missing[0]}" if missing else f"has a {PAD}"
         raise ArtifactError(f"{path} {reason}, unlike the vocabularies of Marian", "give the model's own")
-    return SideTokenizer(backend, [*tokens, PAD], name=str(path))
+    return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
 def marian_rows(config: TransformerConfig) -> Iterator[Row]:

@@ -7,10 +7,11 @@ takes its place.
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from transduce.config import TransformerConfig, Vocabulary
 from transduce.errors import ArtifactError, ConfigError
-from transduce.interop.appended_padding import has_appended_padding
+from transduce.interop.added_padding import added_padding, without_row
 from transduce.interop.marian_file import MarianFile
 from transduce.interop.marian_import import (
     ACTIVATIONS,
@@ -18,6 +19,7 @@ from transduce.interop.marian_import import (
     marian_rows,
     marian_settings,
     marian_state,
+    padding_place,
 )
 from transduce.interop.tables import import_rows
 from transduce.models.build import build
@@ -85,18 +87,18 @@ def _meaning(config: TransformerConfig, name: str) -> Any:
 @torch.inference_mode()
 def compare_logits(model: Transformer, file: MarianFile) -> float:
     """Return the largest difference between a model's logits and those of the file; refuse a large one."""
-    twin, size = _twin(model, file), model.vocabulary.target - has_appended_padding(model)
-    generator, vocabulary = torch.Generator().manual_seed(0), model.vocabulary
-    source, target = (
-        torch.randint(limit, (_ROWS, _LENGTH), generator=generator)
-        for limit in (vocabulary.source, vocabulary.target)
-    )
-    for tokens in (source, target):
+    place, padding = added_padding(model), padding_place(file)
+    vocabulary, generator = model.vocabulary, torch.Generator().manual_seed(0)
+    sources, targets = [], []  # of both models, which number the same tokens differently
+    for size, both in ((vocabulary.source, sources), (vocabulary.target, targets)):
+        tokens = torch.randint(size, (_ROWS, _LENGTH), generator=generator)
         tokens[(tokens == vocabulary.pad) | (tokens == vocabulary.bos)] = vocabulary.eos
-    ours, theirs = (
-        each(source, torch.cat((torch.full((_ROWS, 1), each.vocabulary.bos), target), dim=1))[..., :size]
-        for each in (model, twin)
-    )
+        both += [tokens, _renumbered(tokens, place, padding)]
+    logits = []
+    for each, source, target in zip((model, _twin(model, file)), sources, targets, strict=True):
+        first = torch.full((_ROWS, 1), each.vocabulary.bos)
+        logits.append(each(source, torch.cat((first, target), dim=1)).transpose(0, 2))
+    ours, theirs = without_row(logits[0], place), without_row(logits[1], padding)
     difference = float((ours - theirs).abs().max())
     if not torch.allclose(theirs, ours, rtol=_TOLERANCE, atol=_TOLERANCE):
         raise ArtifactError(
@@ -106,12 +108,24 @@ def compare_logits(model: Transformer, file: MarianFile) -> float:
     return difference
 
 
+def _renumbered(tokens: Tensor, place: int | None, padding: int) -> Tensor:
+    """Return the ids of the same tokens where padding is elsewhere."""
+    ranks = tokens if place is None else tokens - (tokens > place).long()
+    return ranks + (ranks >= padding).long()
+
+
 def _twin(model: Transformer, file: MarianFile) -> Transformer:
-    """Return the model that the file describes; reading it appends a token, from which the decoder starts."""
-    config, appended = marian_settings(file), has_appended_padding(model)
-    old, first = model.vocabulary, model.vocabulary.target - appended
-    sizes = {"source": old.source - appended + 1, "target": first + 1}
-    vocabulary = Vocabulary(**sizes, pad=first if appended else old.pad, bos=first, eos=old.eos)
+    """Return the model that the file describes; reading it adds a token, from which the decoder starts."""
+    config, place, padding = marian_settings(file), added_padding(model), padding_place(file)
+    old, more = model.vocabulary, place is None
+    pad, eos = (int(_renumbered(torch.tensor(token), place, padding)) for token in (old.pad, old.eos))
+    vocabulary = Vocabulary(
+        source=old.source + more,
+        target=old.target + more,
+        pad=pad if more else padding,
+        bos=padding,
+        eos=eos,
+    )
     twin = build(config, vocabulary).eval()
     import_rows(twin, marian_rows(config), marian_state(file))
     return twin

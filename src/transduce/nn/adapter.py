@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from transduce.nn.feed_forward import FeedForward
 from transduce.nn.multi_head_attention import MultiHeadAttention
+from transduce.nn.ssru import SSRU
 
 DOWN, UP = "down", "up"  # the names of A and B inside a layer
 
@@ -42,11 +43,11 @@ class LowRankLinear(nn.Linear):
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
-    """Return the linear layers of all attention and feed-forward blocks, by name and in order."""
+    """Return the linear layers of all attention, SSRU and feed-forward blocks, by name and in order."""
     return {
         f"{name}.{child}": layer
         for name, block in model.named_modules()
-        if isinstance(block, MultiHeadAttention | FeedForward)
+        if isinstance(block, MultiHeadAttention | SSRU | FeedForward)
         for child, layer in block.named_children()
         if isinstance(layer, nn.Linear)
     }
@@ -59,7 +60,7 @@ def adapt(model: nn.Module, layers: Collection[str], *, rank: int, alpha: float)
     """
     known = linear_layers(model)
     if unknown := sorted({*layers} - {*known}):
-        raise ValueError(f"there is no linear layer {unknown[0]!r} in an attention or feed-forward block")
+        raise ValueError(f"there is no linear layer {unknown[0]!r} in a block that is adapted")
     if not layers:
         raise ValueError("there is no linear layer to adapt")
     model.requires_grad_(False)

@@ -5,15 +5,19 @@ from pathlib import Path
 
 from transduce import artifact
 from transduce.artifact.staging import require_new
+from transduce.data.special_tokens import SOURCE_LANGUAGE
+from transduce.data.tokenizer import TokenizerPair
 from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
-from transduce.errors import ConfigError, DataError
+from transduce.errors import ArtifactError, ConfigError, DataError, DependencyError
 from transduce.files import folder_path
 from transduce.interop.foreign_languages import with_languages
 from transduce.interop.formats import read_foreign
+from transduce.interop.hugging_face_peer import load_peer, load_tokenizer
 from transduce.interop.imported import Imported
 from transduce.interop.mapped import read_mapped
 from transduce.models.transformer import Transformer
+from transduce.runs.hugging_face_check import compare_with
 from transduce.runs.sample_lines import sample_lines
 
 
@@ -28,22 +32,11 @@ class SampleTranslation:
 
 @dataclass(frozen=True)
 class ImportReport:
-    """An imported model, and the lines with which it was tried; a model that does not translate has none."""
+    """An imported model, and how it was tried."""
 
     imported: Imported
-    samples: list[SampleTranslation]
-
-    @property
-    def summary(self) -> str:
-        """What the trial says, in one line."""
-        compared = [sample for sample in self.samples if sample.theirs is not None]
-        if not compared:
-            tried = f"tried with {len(self.samples)} lines"
-            if self.imported.translate is None:
-                return f"{tried}; for this format, nothing is compared"
-            return f"{tried}; {self.imported.library} is not installed, or cannot load the model"
-        equal = sum(sample.translation == sample.theirs for sample in compared)
-        return f"{equal} of {len(compared)} translations equal those of {self.imported.library}"
+    samples: list[SampleTranslation]  # of a model that translates
+    findings: list[str]  # what was compared or not tried, and why; one line each
 
 
 def import_model(
@@ -55,7 +48,10 @@ def import_model(
     source_language: str | None = None,
     target_language: str | None = None,
 ) -> ImportReport:
-    """Read a model in a foreign format, write a model folder, and translate three lines with it.
+    """Read a model in a foreign format, write a model folder, and try it.
+
+    A model that translates is tried with three lines; where the other library is installed, its translations
+    are compared. Other models of Hugging Face are compared with what transformers computes.
 
     ``out`` is a new or empty folder. ``names`` is a mapping file that says which tensor is what, for models
     with ``torch.nn.Transformer``. ``source_language`` and ``target_language`` override the languages that
@@ -71,21 +67,61 @@ def import_model(
     else:
         imported = with_languages(read_mapped(path, names), *languages)
     artifact.save(imported.model, out, imported.tokenizer)
-    return ImportReport(imported, _try(imported))
+    if isinstance(imported.model, Transformer) and imported.tokenizer is not None:
+        samples, findings = _translate(imported, imported.model, imported.tokenizer)
+        return ImportReport(imported, samples, findings)
+    return ImportReport(imported, [], _compare_outputs(imported))
 
 
-def _try(imported: Imported) -> list[SampleTranslation]:
-    tokenizer, model = imported.tokenizer, imported.model
-    if tokenizer is None or not isinstance(model, Transformer):
-        return []
+def _translate(
+    imported: Imported, model: Transformer, tokenizer: TokenizerPair
+) -> tuple[list[SampleTranslation], list[str]]:
+    """Translate three lines: a model with several languages in one direction, if none is chosen."""
+    findings, is_chosen = [], True
     try:
         tokenizer.check_languages()
-    except DataError:  # several languages, of which none is chosen
-        return []
+    except DataError:
+        is_chosen = False
+        source, target = tokenizer.directions[0]
+        tokenizer = tokenizer.for_languages(source, target)
+        told = [f"from {source}"] if tokenizer.special and tokenizer.special.tells(SOURCE_LANGUAGE) else []
+        findings.append(f"tried {' '.join([*told, f'into {target}'])}, the first of its languages")
     lines = sample_lines(tokenizer.source)
     found = Translator(model, tokenizer, SearchSettings(beam=1))(lines)
-    theirs = imported.translate(lines) if imported.translate else None
-    return [
+    theirs = imported.translate(lines) if imported.translate and is_chosen else None
+    samples = [
         SampleTranslation(line, found[index].text, theirs[index] if theirs else None)
         for index, line in enumerate(lines)
     ]
+    return samples, [*findings, _summary(imported, samples, is_chosen=is_chosen)]
+
+
+def _summary(imported: Imported, samples: list[SampleTranslation], *, is_chosen: bool) -> str:
+    """Say in one line what was compared."""
+    compared = [sample for sample in samples if sample.theirs is not None]
+    if compared:
+        equal = sum(sample.translation == sample.theirs for sample in compared)
+        return f"{equal} of {len(compared)} translations equal those of {imported.library}"
+    tried = f"tried with {len(samples)} lines"
+    if imported.translate is None:
+        return f"{tried}; for this format, nothing is compared"
+    if not is_chosen:
+        return f"{tried}; nothing is compared without --source-lang and --target-lang"
+    return f"{tried}; {imported.library} is not installed, or cannot load the model"
+
+
+def _compare_outputs(imported: Imported) -> list[str]:
+    """Compare a model that does not translate with what transformers computes, if that can load it."""
+    model, tokenizer, folder = imported.model, imported.tokenizer, imported.folder
+    if folder is None:
+        return [f"not tried: a {model.config.family} model of this format is compared with no library"]
+    try:
+        twin = load_peer(folder).float()  # as our weights are, whatever is stored
+        theirs = None if tokenizer is None else load_tokenizer(folder)
+    except (DependencyError, ArtifactError) as error:
+        return [f"not tried: {error.problem}"]
+    try:
+        parity = compare_with(model, tokenizer, twin, theirs)
+    except ArtifactError as error:
+        return [f"warning: {error.problem}"]
+    return [f"compared with {parity.library}", *parity.findings]

@@ -17,7 +17,7 @@ from transduce.interop.sentencepiece_origin import require_read_from
 from transduce.models.protocol import Model
 from transduce.models.transformer import Transformer
 from transduce.runs.export_targets import TARGETS, Target
-from transduce.runs.parity import LINES, compare, take_samples
+from transduce.runs.parity import LINES, Parity, compare, take_samples
 
 LONGEST = 200  # tokens of a sample line
 
@@ -152,24 +152,23 @@ def _compare(
     references: Sequence[str] | None,
 ) -> list[str]:
     """Return what was compared; a difference is an error. Rounded weights are compared after exact ones."""
-    if target.peer is None or tokenizer is None or not isinstance(model, Transformer):
-        assert target.verify is not None  # noqa: S101 (other models cannot be written)
-        unrounded = []
-        if quantize is not None:
-            target.write(model, tokenizer, new / "exact", None, None)
-            unrounded = [f"float32: {line}" for line in target.verify(model, new / "exact", None)[1:]]
-            shutil.rmtree(new / "exact")
-        library, *rounded = target.verify(model, new / "model", quantize)
-        prefix = "" if quantize is None else f"{quantize}: "
-        return [library, *unrounded, *(prefix + line for line in rounded)]
-    samples = take_samples(model, tokenizer, lines, references, longest=LONGEST)
-    findings = []
+    samples = None
+    if target.peer is not None and tokenizer is not None and isinstance(model, Transformer):
+        samples = take_samples(model, tokenizer, lines, references, longest=LONGEST)
+
+    def check(folder: Path, quantization: str | None) -> Parity:
+        if samples is None or target.peer is None or tokenizer is None or not isinstance(model, Transformer):
+            assert target.verify is not None  # noqa: S101 (other models cannot be written)
+            return target.verify(model, tokenizer, folder, quantization)
+        peer = target.peer(model, tokenizer, folder, quantization)
+        return compare(model, tokenizer, peer, samples, rounded=quantization is not None)
+
+    exact: list[str] = []
     if quantize is not None:
         target.write(model, tokenizer, new / "exact", None, None)
-        exact = compare(model, tokenizer, target.peer(model, tokenizer, new / "exact", None), samples)
-        findings += [f"float32: {line}" for line in exact.findings]
+        exact = [f"float32: {line}" for line in check(new / "exact", None).findings]
         shutil.rmtree(new / "exact")
-    peer = target.peer(model, tokenizer, new / "model", quantize)
-    parity = compare(model, tokenizer, peer, samples, rounded=quantize is not None)
+    parity = check(new / "model", quantize)
     prefix = "" if quantize is None else f"{quantize}: "
-    return [f"compared with {peer.description}", *findings, *(prefix + line for line in parity.findings)]
+    library = [] if parity.library is None else [f"compared with {parity.library}"]
+    return [*library, *exact, *(prefix + line for line in parity.findings)]

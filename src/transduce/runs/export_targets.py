@@ -12,12 +12,14 @@ from transduce.interop.peer import Peer
 from transduce.models.gpt import GPT
 from transduce.models.protocol import Model
 from transduce.models.transformer import Transformer
+from transduce.runs.parity import Parity
 
 Tokenizer: TypeAlias = TokenizerPair | None
 # model, tokenizer, new folder, quantization, SentencePiece model of the tokenizer → notes
 Write = Callable[[Model, Tokenizer, Path, str | None, Path | None], list[str]]
 OpenPeer = Callable[[Transformer, TokenizerPair, Path, str | None], Peer]
-Verify = Callable[[Model, Path, str | None], list[str]]  # model, folder, quantization → what was compared
+# model, tokenizer, folder, quantization → what was compared
+Verify = Callable[[Model, Tokenizer, Path, str | None], Parity]
 
 _AMD = (
     "on AMD processors ctranslate2 computes int8 and int16 wrongly unless the environment has CT2_USE_MKL=1"
@@ -111,7 +113,7 @@ def _open_onnx(model: Transformer, tokenizer: TokenizerPair, folder: Path, quant
     return OnnxPeer(folder, model)
 
 
-def _verify_onnx(model: Model, folder: Path, quantize: str | None) -> list[str]:
+def _verify_onnx(model: Model, tokenizer: Tokenizer, folder: Path, quantize: str | None) -> Parity:
     from transduce.runs.onnx_text_check import verify_text_model
 
     assert isinstance(model, GPT)  # noqa: S101 (no others are written)
@@ -141,10 +143,10 @@ def _open_hugging_face(
     return HuggingFacePeer(folder, language or "")
 
 
-def _verify_hugging_face(model: Model, folder: Path, quantize: str | None) -> list[str]:
+def _verify_hugging_face(model: Model, tokenizer: Tokenizer, folder: Path, quantize: str | None) -> Parity:
     from transduce.runs.hugging_face_check import verify_hugging_face
 
-    return verify_hugging_face(model, folder)
+    return verify_hugging_face(model, tokenizer, folder)
 
 
 def _write_marian(
@@ -161,10 +163,10 @@ def _write_marian(
     return export_marian_file(transformer, folder, tokenizer, sentencepiece)
 
 
-def _verify_marian(model: Model, folder: Path, quantize: str | None) -> list[str]:
+def _verify_marian(model: Model, tokenizer: Tokenizer, folder: Path, quantize: str | None) -> Parity:
     from transduce.interop.marian_export import verify_marian_file
 
-    return verify_marian_file(_transformer(model, "marian"), folder)
+    return Parity(verify_marian_file(_transformer(model, "marian"), folder))
 
 
 TARGETS: dict[str, Target] = {

@@ -65,9 +65,10 @@ class Samples:
 
 @dataclass
 class Parity:
-    """What was compared, one line each."""
+    """What was compared, one line each, and with which library, if there was one to ask."""
 
     findings: list[str] = field(default_factory=list)
+    library: str | None = None  # name and version
 
 
 def take_samples(
@@ -120,6 +121,7 @@ def compare(
     gate.compare_scores()
     gate.compare_searches(1, "greedy decoding")
     gate.compare_searches(4, "beam search of 4")
+    gate.parity.library = peer.description
     return gate.parity
 
 
