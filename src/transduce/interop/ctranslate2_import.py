@@ -50,7 +50,9 @@ _REQUIRED = {
     "sliding_window": 0,
     "scale_outputs": 0,
 }
-_NO_CONFIG = f"there is no {CONFIG}: special tokens are supposed to be <s> and </s>, and the epsilon of norms to be 1e-5"
+_NO_CONFIG = (
+    f"there is no {CONFIG}: the special tokens are assumed to be <s> and </s>, and the epsilon of norms 1e-5"
+)
 _HARMLESS = {"alibi_use_positive_positions", "alignment_layer", "alignment_heads", "embeddings_merge"}
 _OF_SINES = ("sine_layout", "sine_spacing", "first_position")
 _OF_HEADS = ("head_dim", "rotary_dim", "rotary_interleave", "rotary_base")  # in every layer

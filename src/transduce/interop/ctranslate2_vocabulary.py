@@ -119,9 +119,9 @@ def read_tokenizer(folders: list[Path], tokens: list[list[str]], special: Specia
 
 
 def other_target(folders: list[Path], tokenizer: TokenizerPair) -> SideTokenizer | None:
-    """Return a tokenizer for targets from the vocabulary, if the SentencePiece model may be the source's only.
+    """Return a tokenizer for targets from the vocabulary, if the SentencePiece model may be the source's.
 
-    So it is if it serves both sides, but lacks many of the target's tokens.
+    It may if it serves both sides, but lacks many of the target's tokens.
     """
     path, target = _sentencepiece(folders, "target"), tokenizer.target
     if path is None or path != _sentencepiece(folders, "source") or target.map is None:

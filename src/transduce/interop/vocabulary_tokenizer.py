@@ -1,8 +1,8 @@
-"""A target tokenizer from a model's own vocabulary, for a model with a SentencePiece model of the source only.
+"""A target tokenizer from a model's own vocabulary, for models that come with the source's tokenizer only.
 
-Such models were trained with another one for targets, which the package lacks, since to translate nobody needs
-it. What it knew are pieces, which the vocabulary holds, and how frequent each was: about what the order of the
-vocabulary tells, from the most frequent token to the rarest.
+Such a model was trained with another SentencePiece model for targets, which is not there, since nobody needs
+it in order to translate. What that one knew are pieces, which the vocabulary holds, and how frequent each is:
+about what the order of the vocabulary tells, from the most frequent token to the rarest.
 """
 
 import math

@@ -38,8 +38,8 @@ def with_fitting_target(imported: Imported) -> Imported:
         pair, notes = own, []
     if rows and max(shares) < _WELL:
         notes.append(
-            f"warning: from sample translations, the tokenizer restores only {max(shares):.0%} of the tokens that "
-            f"the decoder produced: what reads targets is unreliable ({_EFFECT})"
+            f"warning: the tokenizer restores only {max(shares):.0%} of the tokens of sample translations: "
+            f"what reads targets is unreliable ({_EFFECT})"
         )
     return replace(imported, tokenizer=pair, other_target=None, notes=(*imported.notes, *notes))
 
