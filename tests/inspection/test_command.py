@@ -41,6 +41,25 @@ def test_a_page_and_an_image_of_a_given_target(folder, capsys):
     assert not (folder / "inspection.html").exists()
 
 
+def test_a_walk(folder, capsys):
+    run("model", ENGLISH, "--walk", "--out", "walk.html", "--beam", "2")
+    assert capsys.readouterr().out == "walk.html\n"
+    page = (folder / "walk.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "class WalkModel" in page
+    assert "/* " not in page.partition("<style>")[0]
+
+
+@pytest.mark.parametrize(
+    "more", [["--target", "x"], ["--png", "map.png"], ["--png", "map.png", "--layer", "1"]]
+)
+def test_options_that_contradict_a_walk(folder, more):
+    with pytest.raises(ConfigError, match=f"{more[0]}.*--walk"):
+        run("model", ENGLISH, "--walk", *more)
+    with pytest.raises(ConfigError, match="--walk"):
+        run("model", "--corpus", "en", "de", "--walk")
+
+
 def test_heads(folder, capsys):
     run("model", "--corpus", "en", "de", "--json", "heads.json", "--limit", "1")
     assert "1 sentences" in capsys.readouterr().out

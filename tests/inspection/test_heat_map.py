@@ -12,6 +12,7 @@ from subjects import ARABIC, ENGLISH, GERMAN, KOREAN, inspection_of, rnn_inspect
 
 from transduce.errors import ConfigError, DependencyError, TransduceError
 from transduce.inspection import heat_map
+from transduce.inspection.color_scale import LEVELS, color_scale, scale_top
 from transduce.inspection.heat_map import fonts_for, write_heat_map
 
 
@@ -30,6 +31,43 @@ def test_the_image_shows_the_requested_layer(tmp_path, monkeypatch):
     assert last.equal(found.encoder_decoder[-1].mean(0))
     assert (rows, columns) == (found.target_tokens, found.source_tokens)
     assert "layer 1" in title
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """The figures that are saved."""
+    saved, real = [], Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda figure, *a, **b: (saved.append(figure), real(figure, *a, **b))
+    )
+    return saved
+
+
+def test_letters_stand_upright(tmp_path, figures):
+    names = ["a", "bc", "long", "</s>"]
+    weights = torch.full((1, 1, 4, 4), 0.25)
+    found = replace(inspection_of(), source_tokens=names, target_tokens=names, encoder_decoder=weights)
+    write_heat_map(found, tmp_path / "map.png")
+    labels = figures[0].axes[0].get_xticklabels()
+    assert {label.get_text(): label.get_rotation() for label in labels} == {
+        "a": 0,
+        "bc": 0,
+        "long": 90,
+        "</s>": 90,
+    }
+
+
+def test_the_colors_are_those_of_the_page(tmp_path, figures):
+    weights = torch.full((1, 1, 20, 20), 0.03)
+    weights[0, 0, 3, 4] = 0.9
+    names = [f"t{place}" for place in range(20)]
+    found = replace(inspection_of(), source_tokens=names, target_tokens=names, encoder_decoder=weights)
+    write_heat_map(found, tmp_path / "map.png")
+    (image,) = figures[0].axes[0].get_images()
+    assert image.get_clim() == (0, scale_top(weights[0, 0])) == (0, 0.05)
+    shown = image.cmap(range(LEVELS), bytes=True)[:, :3].tolist()
+    assert [tuple(color) for color in shown] == color_scale()
+    assert image.colorbar.extend == "max"
 
 
 @pytest.mark.parametrize("times", [1, 5])

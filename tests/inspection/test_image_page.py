@@ -2,8 +2,10 @@
 
 import base64
 import io
+import json
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -29,18 +31,29 @@ def decode(data):
     return torch.from_numpy(imread(io.BytesIO(base64.b64decode(data)), format="png"))[..., :3]
 
 
+def data_of(text):
+    return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', text)[1])
+
+
+def unpack(packed):
+    raw = np.frombuffer(base64.b64decode(packed["data"]), "<u2").reshape(packed["shape"])
+    return torch.from_numpy(raw.astype(np.float32)) / 65535
+
+
 def test_every_head_has_its_own_map():
     seen = attention()
-    images = dict(re.findall(r'<img alt="([^"]+)" src="data:image/png;base64,([^"]+)">', page(seen, "a.png")))
-    expected = {"attention: rollout": seen.rollout} | {
-        f"attention: layer {layer + 1}, head {head + 1}": seen.maps[layer, head]
-        for layer in range(LAYERS)
-        for head in range(HEADS)
-    }
-    assert list(images) == list(expected)
-    for name, weights in expected.items():
-        brightness = decode(images[name]).sum(dim=-1)
-        assert torch.equal(brightness == brightness.max(), weights == weights.max()), name
+    maps = data_of(page(seen, "a.png"))["attention"]
+    torch.testing.assert_close(unpack(maps["maps"]), seen.maps)
+    torch.testing.assert_close(unpack(maps["rollout"])[0, 0], seen.rollout)
+
+
+def test_one_sharp_head_does_not_darken_the_others():
+    maps = torch.full((2, 3, *GRID), 1 / 12)
+    maps[0, 0] = 0
+    maps[0, 0, 1, 1] = 1
+    seen = attention()
+    sharp = ImageAttention(seen.pixels, maps, seen.rollout, "cat", 0.9)
+    assert data_of(page(sharp, "a.png"))["top"] == pytest.approx(1 / 12)
 
 
 def test_the_image_is_stored_once():
@@ -57,7 +70,7 @@ def test_the_page_is_complete_and_self_contained():
     assert text.startswith("<!DOCTYPE html>")
     assert "default-src 'none'" in text
     assert "prefers-color-scheme: dark" in text
-    assert text.count("<script") == 1
+    assert text.count("<script") == 2
     assert "&lt;/p&gt;&lt;script&gt;1&lt;/script&gt;, 87.5%" in text
     assert text.count("&lt;b&gt;/* prediction */&lt;/b&gt;.png") == 2
-    assert not re.search(r"https?:|@import|<link|\son\w+=|/\* (style|ratio|image|name|figures) \*/", text)
+    assert not re.search(r"https?:|@import|<link|\son\w+=|/\* (style|script|data|ratio|image|name) \*/", text)

@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from builders import TOKENS, shaken, small_config, small_model
+from exchange import like_marian, train_sentencepiece
 from inside import run
 from transduce import Translator, artifact
 from transduce.config import Vocabulary
 from transduce.data.sentencepiece_writer import write_sentencepiece
 from transduce.data.tokenizer import TokenizerPair
 from transduce.data.tokenizer_training import train_tokenizer
+from transduce.data.vocabulary_extension import extend_vocabulary
 from transduce.errors import ArtifactError
 from transduce.evaluation.metrics import measure
 from transduce.interop import ctranslate2_import
@@ -27,7 +29,9 @@ from transduce.interop.ctranslate2_import import read, recognises
 from transduce.interop.ctranslate2_peer import CTranslate2Peer
 from transduce.interop.hugging_face_export import export_hugging_face
 from transduce.interop.hugging_face_peer import load_tokenizer, outputs_of_lines
+from transduce.interop.marian_export import export_marian_file, verify_marian_file
 from transduce.models.build import build
+from transduce.runs.new_tokens import copy_weights
 from transduce.runs.parity import compare, take_samples
 from transduce.runs.target_tokenizer import restored
 
@@ -53,6 +57,7 @@ def pieces(tmp_path_factory) -> Path:
         hard_vocab_limit=False,
         minloglevel=2,
     )
+    train_sentencepiece(folder / "without_padding.model")
     return folder / "sentencepiece.model"
 
 
@@ -136,6 +141,25 @@ def test_an_appended_padding_token_is_left_out_again(pieces, tmp_path):
     shutil.copy(pieces, again / "sentencepiece.model")
     found = dict(read(again).model.named_parameters())
     assert all(torch.equal(found[name], own) for name, own in imported.model.named_parameters())
+
+
+def test_padding_before_new_tokens_is_left_out_too(pieces, tmp_path):
+    """As --extend-vocabulary leaves it."""
+    model, tokenizer = like_marian(pieces.with_name("without_padding.model"))
+    side = extend_vocabulary(tokenizer.source, ["ж", "щ"])
+    grown = TokenizerPair(side, side, special=tokenizer.special)
+    larger = build(model.config, grown.vocabulary, seed=3).eval()
+    copy_weights(model, larger, model.vocabulary, grown.vocabulary, seed=0)
+    pad = larger.vocabulary.pad
+    assert pad == larger.vocabulary.target - 3
+    export_ctranslate2(larger, tmp_path / "out", grown)
+    names = json.loads((tmp_path / "out" / "shared_vocabulary.json").read_text())
+    assert names == [side.token_at(token) for token in range(side.size) if token != pad]
+    samples = take_samples(larger, grown, ["a cat жщ sat"], longest=20)
+    assert pad + 1 in samples.sources[0]
+    assert compare(larger, grown, CTranslate2Peer(tmp_path / "out", larger, grown), samples).findings
+    export_marian_file(larger, tmp_path / "marian", grown)
+    assert verify_marian_file(larger, tmp_path / "marian")
 
 
 @pytest.mark.parametrize("longer", ["source", "target"])

@@ -23,7 +23,7 @@ INTERNALS = ("opcode", "codec", "unpack", "KeyError", "0x")
         (b"", "empty"),
         (POINTER, "Git LFS"),
         (b"<!DOCTYPE html>\n<html>", "web page"),
-        (gzip.compress(b"x"), "gzip"),
+        (gzip.compress(b"x", mtime=0), "gzip"),
         ("Guten Tag, süße Welt\n".encode() * 60, "text"),
     ],
 )

@@ -44,6 +44,25 @@ def test_a_demo(tmp_path):
     assert f"wrong, expected {next(iter(held_out))}" in shown
 
 
+@pytest.mark.usefixtures("small")
+def test_the_page_of_a_demo_shows_a_search_of_a_word_with_many_letters(tmp_path, monkeypatch):
+    inspected = []
+    real = demo.inspect
+    monkeypatch.setattr(demo, "inspect", lambda *given: (inspected.append(given), real(*given))[1])
+    run_demo("copy", tmp_path, 3, Console(file=io.StringIO()))
+    ((translator, source),) = inspected
+    assert translator.settings.beam == 4
+    _, held_out = split_pairs(TASKS["copy"])
+    assert source == max(list(held_out)[: demo.SHOWN], key=len)
+
+
+def test_the_page_prefers_a_correct_example_with_a_month_in_words():
+    held_out = {"2019/02/15": "2019-02-15", "6 maj 1967": "1967-05-06", "onsdag 18 juni 2025": "2025-06-18"}
+    right = list(held_out.values())
+    assert demo._page_source(held_out, right) == "onsdag 18 juni 2025"
+    assert demo._page_source(held_out, [*right[:2], "2025-07-18"]) == "6 maj 1967"
+
+
 def test_a_demo_is_not_overwritten(tmp_path):
     (tmp_path / "run").mkdir()
     with pytest.raises(demo.TrainingError, match=re.escape(str(tmp_path))):

@@ -152,7 +152,7 @@ class Command:
         """Return the ids of the worker processes."""
         found = subprocess.run(
             check=False,
-            args=["ps", "-o", "pid=,args=", "--ppid", str(self.process.pid)],
+            args=["ps", "-ww", "-o", "pid=,args=", "--ppid", str(self.process.pid)],
             capture_output=True,
             text=True,
         )

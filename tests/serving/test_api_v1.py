@@ -5,6 +5,7 @@ from dictionary_models import KEY
 
 GERMAN = "der hund sieht die katze."
 ENGLISH = "the dog sees this cat."
+NOUNS = ("hund", "katze", "kind", "mann", "frau", "haus", "baum")
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 
 
@@ -59,11 +60,21 @@ def test_terms_are_used_and_reported(client):
     assert one["glossary_hits"] == [{"source": "hund", "target": "tree"}]
 
 
+def test_terms_beyond_the_limit_of_a_sentence_are_warned_about(client, monkeypatch):
+    monkeypatch.setattr("transduce.serving.service._MOST_PHRASES", 1)
+    one = translate(client, "der hund sieht.", terms={"hund": "tree", "sieht": "one one"})
+    assert "tree" in one["text"]
+    assert "one one" not in one["text"]
+    assert [warning["kind"] for warning in one["warnings"]] == ["glossary"]
+
+
 def test_stored_glossaries_are_used(client):
     entries = {"name": "x", "source": "de", "target": "en", "entries": {"hund": "tree"}}
     glossary = post(client, "/v1/glossaries", 201, **entries)
     assert glossary["entry_count"] == 1
     assert "tree" in translate(client, "der hund.", glossary=glossary["id"])["text"]
+    both = translate(client, "der hund.", glossary=glossary["id"], terms={"hund": "cat"})
+    assert both["glossary_hits"] == [{"source": "hund", "target": "cat"}]  # terms of the request decide
     address = f"/v1/glossaries/{glossary['id']}"
     changed = {**entries, "entries": {"haus": "tree", "kind": "man"}}
     assert client.put(address, json=changed, headers=HEADERS).json()["entries"] == changed["entries"]
@@ -80,6 +91,47 @@ def test_stored_glossaries_are_used(client):
 def test_placeholders_survive(client, word):
     one = translate(client, f"der hund {word} sieht.", do_not_translate=["Transduce"])
     assert one["text"].count(word) == 1
+
+
+def test_positions_fit_the_texts_around_placeholders(client):
+    text = "der hund {name} sieht die katze. das haus."
+    one = translate(client, text, alignment=True)
+    assert one["text"] == "the dog {name} sees this cat. that house."
+    for sentence in one["sentences"]:
+        assert sentence["text"] == one["text"][slice(*sentence["target"])]
+    links = [link for sentence in one["sentences"] for link in sentence["alignment"]]
+    assert ("haus", "house") in {(text[a:b], one["text"][c:d]) for a, b, c, d in links}
+    assert all(text[a:b].isalpha() or text[a:b] == "." for a, b, _, _ in links)
+
+
+def test_texts_of_a_stream_share_batches(client):
+    counted = client.app.state.server.service.scheduler.statistics
+    steps, texts = counted.steps, [f"{article} {noun}." for article in ("der", "die") for noun in NOUNS]
+    fields = {"text": texts, "source": "de", "target": "en", "stream": True}
+    lines = client.post("/v1/translate", json=fields, headers=HEADERS).text.splitlines()
+    assert len(lines) == len(texts) == 14
+    assert counted.steps - steps < 2 * len(texts)
+
+
+def test_long_prefixes_are_answered_with_413(client):
+    fields = {"text": "der hund", "source": "de", "target": "en", "prefix": "dog " * 600}
+    post(client, "/v1/alternatives", 413, **fields)
+
+
+def test_many_words_that_stay_are_answered_with_413(client):
+    fields = {"text": GERMAN, "source": "de", "target": "en"}
+    post(client, status=413, **fields, do_not_translate=[f"w{number}" for number in range(1001)])
+    post(client, status=413, **fields, do_not_translate=["w" * 1025])
+
+
+def test_a_glossary_of_several_directions_is_not_replaced_by_one(client):
+    pairs = [("de", "en"), ("en", "de")]
+    dictionaries = [{"source_lang": a, "target_lang": b, "entries": "x\ty"} for a, b in pairs]
+    glossary = post(client, "/v3/glossaries", 201, name="x", dictionaries=dictionaries)["glossary_id"]
+    body = {"name": "y", "source": "de", "target": "en", "entries": {"a": "b"}}
+    assert client.put(f"/v1/glossaries/{glossary}", json=body, headers=HEADERS).status_code == 400
+    kept = client.get(f"/v3/glossaries/{glossary}", headers=HEADERS).json()
+    assert (kept["name"], len(kept["dictionaries"])) == ("x", 2)
 
 
 def test_translations_are_streamed(client):
@@ -226,6 +278,15 @@ def test_a_translation_that_takes_too_long_is_answered_with_503(client, monkeypa
     monkeypatch.setattr(server, "settings", server.settings.model_copy(update={"timeout": 1e-6}))
     answer = post(client, text=GERMAN, source="de", target="en", status=503)
     assert "took more than" in answer["error"]["message"]
+    fields = {"text": GERMAN, "source": "de", "target": "en"}
+    post(client, "/v1/alternatives", 503, **fields)
+    assert client.post("/v1/inspect", data={**fields, "api_key": KEY}).status_code == 503
     monkeypatch.undo()
     assert translate(client)["text"] == ENGLISH
     assert server.service.pending == 0
+
+
+def test_pages_of_other_sites_are_refused(client):
+    for site, status in (("cross-site", 403), ("same-origin", 200)):
+        answer = client.get("/v1/glossaries", headers={**HEADERS, "Sec-Fetch-Site": site})
+        assert answer.status_code == status

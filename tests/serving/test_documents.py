@@ -99,6 +99,25 @@ def test_hostile_word_documents_are_refused(monkeypatch):
         read_document("a.docx", docx(XML.encode("utf-16")))
 
 
+def test_documents_of_too_many_parts_are_refused(monkeypatch):
+    monkeypatch.setattr("transduce.serving.documents._MOST_PARTS", 50)
+    for name, part in (("a.txt", "a\n"), ("a.txt", "a\r"), ("a.srt", "a\n"), ("a.html", "<p>a")):
+        assert read_document(name, (part * 50).encode()).segments
+        with pytest.raises(DataError, match="50"):
+            read_document(name, (part * 51).encode())
+    with pytest.raises(DataError, match="50"):
+        read_document("a.docx", docx("<w:p/><w:t>a</w:t>" * 51))
+
+
+def test_the_beginning_is_text():
+    for name, data in (("a.docx", docx()), ("a.html", b"<title>Two big dogs</title><p class=x>Yes.")):
+        beginning = read_document(name, data).beginning
+        assert beginning.startswith("Two big dogs")
+        assert "Yes." in beginning
+        assert "<" not in beginning
+    assert len(read_document("a.txt", b"A man. " * 5000).beginning) < 20_000
+
+
 @given(
     st.sampled_from(["a.txt", "a.srt", "a.html"]),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=60),

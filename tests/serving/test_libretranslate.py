@@ -1,6 +1,8 @@
+import io
 import json
 import urllib.error
 import urllib.request
+import zipfile
 
 import pytest
 from dictionary_models import KEY, translated
@@ -200,6 +202,30 @@ def test_documents_that_cannot_be_read_are_answered_with_400(client, name, conte
     answer = client.post("/translate_file", data=fields, files={"file": (name, content)})
     assert answer.status_code == 400
     assert "error" in answer.json()
+
+
+def test_the_language_of_a_word_document_is_detected_from_its_text(client):
+    pytest.importorskip("py3langid")
+    texts = {
+        "de": "der hund ist alt und die katze ist nicht hier",
+        "en": "the dog is old and that cat is not here",
+    }
+    for source, target in (("de", "en"), ("en", "de")):
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("word/document.xml", f"<w:p><w:t>{texts[source]}</w:t></w:p>")
+        fields = {"source": "auto", "api_key": KEY}
+        for wanted, status in ((target, 200), (source, 400)):  # the latter is its own language
+            files = {"file": ("a.docx", stream.getvalue())}
+            answer = client.post("/translate_file", data={**fields, "target": wanted}, files=files)
+            assert answer.status_code == status, answer.text
+
+
+def test_names_of_tags_do_not_count_as_words_of_a_language(client):
+    pytest.importorskip("py3langid")
+    page = '<article class="the house and the cat is not here"><p>die katze ist alt</p></article>'
+    answer = post(client, q=page, source="auto", target="en", format="html")
+    assert answer["detectedLanguage"]["language"] == "de"
 
 
 def test_a_missing_file_is_answered_with_400(client):

@@ -29,6 +29,8 @@ FORMS: Mapping[str, Form] = {
     "evaluate": {"MODEL": "runs/pairs/final", "--source": "three", "--reference": "three"},
     "score": {"MODEL": "runs/pairs/final", "--source": "three", "--target": "three"},
     "inspect": {"MODEL": "runs/pairs/final", "SENTENCE": "ab cd", "--out": "{out}/page.html"},
+    # It cannot listen on this address, which belongs to nobody: otherwise, it would serve until stopped.
+    "serve": {"[MODEL]...": "runs/pairs/final", "--host": "203.0.113.7"},
     "paper": {"--plots": "{out}/plots"},
     "import": {"FOLDER": "hugging", "--out": "{out}/model"},
     "export": {"MODEL": "runs/pairs/final", "--to": "ctranslate2", "--out": "{out}/exported"},
@@ -49,7 +51,7 @@ FORMS: Mapping[str, Form] = {
     "vision evaluate": {"MODEL": "runs/images/final", "--images": "photos"},
     "vision inspect": {"MODEL": "runs/images/final", "IMAGE": "cat.jpg", "--png": "{out}/page.png"},
 }
-SLOW = ("plan", "paper", "demo")  # seconds, even with valid options
+SLOW = ("plan", "paper", "demo", "serve")  # seconds, even with valid options
 # What else must be given, or (if the value is empty) left out, for an option to have an effect
 _WITH: Mapping[str, Form] = {
     "--pairs": {"--source": "", "--target": ""},
@@ -110,7 +112,7 @@ _FILES = {
     "DIR",
     "ADAPTER",
 }
-_NUMBERS = {"N", "X", "RATE", "RANK", "N|HxW", "A,B,..."}
+_NUMBERS = {"N", "X", "GB", "SECONDS", "RATE", "RANK", "N|HxW", "A,B,..."}
 _OUTPUTS = {"--out", "--output", "--png", "--json", "--plots"}
 
 

@@ -15,6 +15,7 @@ def inspect(
     png: i.Png = None,
     layer: i.Layer = None,
     beam: i.Beam = None,
+    walk: i.Walk = False,
     corpus: i.Corpus = None,
     limit: i.Limit = None,
     max_line_bytes: o.MaxLineBytes = MAX_LINE_BYTES,
@@ -26,6 +27,8 @@ def inspect(
     The model computes in float32, so that all numbers are exact.
 
     Example: transduce inspect runs/en-de/final "A man sleeps." --out page.html
+
+    Example: transduce inspect runs/en-de/final "A man sleeps." --walk --out walk.html
 
     Example: transduce inspect runs/en-de/final --corpus valid.en valid.de
     """
@@ -42,6 +45,7 @@ def inspect(
         png=png,
         layer=layer,
         beam=beam,
+        walk=walk,
         corpus=corpus,
         limit=limit,
         json=json,

@@ -33,6 +33,14 @@ Limit = Annotated[
 Beam = Annotated[
     int | None, Option(min=1, max=1000, metavar="N", help="Beam size; default 4.", rich_help_panel=SEARCH)
 ]
+Walk = Annotated[
+    bool,
+    Option(
+        "--walk",
+        help="Follow the sentence through the whole model, number by number, in a page that computes.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Out = Annotated[
     Path | None,
     Option(metavar="FILE", help="HTML page to write; default inspection.html.", rich_help_panel=OUTPUT),

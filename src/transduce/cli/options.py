@@ -17,11 +17,13 @@ SAMPLING = "Sampling"
 SCORING = "Scoring"
 SYSTEM = "Device and precision"
 OUTPUT = "Output"
+NETWORK = "Network"
+LIMITS = "Limits"
 HELP = "Help"
 # Largest values
 _MOST_TOKENS = _MOST_STEPS = _MOST_MINUTES = 10_000_000
 
-PANELS = (DATA, MODEL, TOKENIZER, TRAINING, SEARCH, SAMPLING, SCORING, SYSTEM, OUTPUT, HELP)
+PANELS = (DATA, MODEL, TOKENIZER, TRAINING, SEARCH, SAMPLING, SCORING, SYSTEM, OUTPUT, NETWORK, LIMITS, HELP)
 
 
 def _limit_lines(max_bytes: int) -> int:

@@ -32,12 +32,16 @@ def readable(side: SideTokenizer, ids: Sequence[int]) -> list[str]:
     ``the`` begins a word, ``·ing`` continues one, ``␣`` is a space, ``</s>`` a special token, and ``⟨E2 82⟩``
     has the bytes of a part of a character.
     """
-    pre, words = side.first_pre_tokenizer, has_words(side)
-    names = [side.token_at(token) or f"⟨{token}⟩" for token in ids]
-    return [
-        name if token in side.special else _shown(_read(name, pre, words), words)
-        for token, name in zip(ids, names, strict=True)
-    ]
+    known = side.readable_tokens  # filled as tokens occur: each is read once
+    for token in ids:
+        if token not in known:
+            known[token] = _readable(side, token)
+    return [known[token] for token in ids]
+
+
+def _readable(side: SideTokenizer, token: int) -> str:
+    name, words = side.token_at(token) or f"⟨{token}⟩", has_words(side)
+    return name if token in side.special else _shown(_read(name, side.first_pre_tokenizer, words), words)
 
 
 def _read(name: str, pre: object, words: bool) -> _Token:

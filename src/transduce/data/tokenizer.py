@@ -79,6 +79,7 @@ class SideTokenizer:
         backend.no_padding()
         backend.no_truncation()
         self.size = self._checked_size() if self.map is None else len(self.map.tokens)
+        self.readable_tokens: dict[int, str] = {}  # see `readable`
         self._words = (
             WordCache(self._encode_normalized, self._begins_word()) if self._is_word_by_word() else None
         )

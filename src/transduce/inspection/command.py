@@ -12,7 +12,9 @@ from transduce.errors import ConfigError
 from transduce.inspection.capture import inspect as inspect_sentence
 from transduce.inspection.head_table import examine_files, print_heads, write_json
 from transduce.inspection.heat_map import write_heat_map
-from transduce.inspection.output_files import check_output, require_different
+from transduce.inspection.output_files import check_output, require_different, write
+from transduce.inspection.walk.data import walk_data
+from transduce.inspection.walk.page import walk_page
 from transduce.models.transformer import Transformer
 from transduce.terminal import output_console
 
@@ -34,16 +36,19 @@ def inspect(
     corpus: tuple[Path, Path] | None = None,
     limit: int | None = None,
     json: Path | None = None,
+    walk: bool = False,
     device: str = "auto",
 ) -> Iterator[Path]:
     """Inspect a sentence or, with ``corpus``, all heads; yield each file as soon as it is written.
 
-    ``source_language`` and ``target_language`` are those of a model that has several.
+    ``source_language`` and ``target_language`` are those of a model that has several. With ``walk``, the page
+    follows the sentence through the model, number by number.
     """
     if corpus and sentence is not None:
         raise ConfigError("both a sentence and --corpus were given", "give one of them")
     if corpus:
         sentence_options = {"--target": target, "--out": out, "--png": png, "--layer": layer, "--beam": beam}
+        sentence_options["--walk"] = walk or None
         _refuse(sentence_options, "needs a sentence instead of --corpus")
         check_output(json, "JSON file", *corpus)
         yield from _inspect_heads(
@@ -53,6 +58,8 @@ def inspect(
     if sentence is None:
         raise ConfigError("nothing to inspect was given", "give a sentence, or --corpus SOURCE TARGET")
     _refuse({"--limit": limit, "--json": json}, "needs --corpus instead of a sentence")
+    if walk:
+        _refuse({"--target": target, "--png": png, "--layer": layer}, "does not go with --walk")
     if layer is not None and png is None:
         raise ConfigError("--layer selects the layer of the image", "add --png FILE")
     page = out or (None if png else DEFAULT_PAGE)
@@ -67,6 +74,10 @@ def inspect(
         source_language=source_language,
         target_language=target_language,
     )
+    if page and walk:
+        write(page, walk_page(walk_data(translator, sentence)))
+        yield page
+        return
     inspection = inspect_sentence(translator, sentence, target)
     if page:
         inspection.save(page)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from transduce.errors import ConfigError, require_matplotlib
+from transduce.inspection.color_scale import color_scale, scale_top
 from transduce.inspection.inspection import Inspection
 from transduce.inspection.output_files import write
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 CELL = 0.34  # inches
 MAX_SIZE = 25  # inches: with more than about 70 tokens, cells become smaller instead
 DPI = 120
+UPRIGHT = 2  # characters: longer tokens are turned
 LARGE, SMALL = 10, 4  # points: labels shrink with their cells; below SMALL, some are left out
 # Fonts in order of preference; each provides the characters that those before it lack.
 FONTS = (
@@ -77,18 +79,27 @@ def write_heat_map(
 
 
 def _draw(figure: "Figure", weights: Tensor, rows: list[str], columns: list[str], title: str) -> None:
+    from matplotlib.colors import ListedColormap
+
     axes = figure.add_axes((0, 0, 1, 1))
-    image = axes.imshow(weights.numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto")
+    colors = ListedColormap([tuple(value / 255 for value in color) for color in color_scale()])
+    top = scale_top(weights)
+    image = axes.imshow(weights.numpy(), cmap=colors, vmin=0, vmax=top, aspect="auto")
     width, height = figure.get_size_inches()
     _label(axes.set_xticks, columns, width, rotation=90)
     _label(axes.set_yticks, rows, height, rotation=0)
     axes.xaxis.tick_top()
+    for label in axes.get_xticklabels():
+        characters = len(label.get_text().replace(r"\$", "$"))
+        if characters <= UPRIGHT and characters * label.get_fontsize() <= 72 * width / len(columns):
+            label.set_rotation(0)
     axes.xaxis.set_label_position("top")
     axes.set(xlabel="source token", ylabel="target token")
     axes.set_title(title, fontsize="medium", pad=12)
     tall = min(1, 4 / height)
     beside = axes.inset_axes((1 + 0.2 / width, 1 - tall, 0.15 / width, tall))
-    figure.colorbar(image, cax=beside, label="weight")
+    is_cut = bool(weights.max() > top)  # the arrow says that the darkest color is also that of larger weights
+    figure.colorbar(image, cax=beside, label="weight", extend="max" if is_cut else "neither")
 
 
 def _label(set_ticks: Callable[..., object], tokens: list[str], inches: float, rotation: int) -> None:

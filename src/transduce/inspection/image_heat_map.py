@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch.nn import functional as F
 
+from transduce.inspection.color_scale import shared_top
 from transduce.inspection.heat_map import drawing
 from transduce.inspection.image_attention import ImageAttention
+from transduce.inspection.image_page import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 
 def draw(attention: ImageAttention, warn: Callable[[str], object] = lambda _: None) -> bytes:
@@ -25,27 +28,31 @@ def draw(attention: ImageAttention, warn: Callable[[str], object] = lambda _: No
         axes = figure.subplots(layers + 1, columns, squeeze=False)
         for cell in axes.flat:
             cell.set_axis_off()
+        top = shared_top(attention.maps)  # one scale, so that heads are comparable
         _show(
             axes[0][0], attention, None, f"{attention.label}, {attention.probability:.0%}".replace("$", r"\$")
         )
-        _show(axes[0][1], attention, attention.rollout, "rollout")
+        peak = float(attention.rollout.max())
+        _show(axes[0][1], attention, attention.rollout, f"rollout, 0 to {peak:.3f}", peak)
         for layer in range(layers):
             for head in range(heads):
-                _show(
-                    axes[layer + 1][head], attention, attention.maps[layer, head], f"{layer + 1}.{head + 1}"
-                )
+                title = f"{layer + 1}.{head + 1}"
+                image = _show(axes[layer + 1][head], attention, attention.maps[layer, head], title, top)
+        figure.colorbar(image, ax=axes[1:], label="weight (layer.head)", extend="max", shrink=0.7)
         return _png(figure)
 
 
-def _show(axes: Any, attention: ImageAttention, weights: Tensor | None, title: str) -> None:
+def _show(
+    axes: Any, attention: ImageAttention, weights: Tensor | None, title: str, top: float = 1.0
+) -> "AxesImage":
     pixels = attention.pixels.numpy()
     gray = pixels.shape[2] != 3
-    axes.imshow(pixels[..., 0] if gray else pixels, cmap="gray" if gray else None, vmin=0, vmax=255)
+    image = axes.imshow(pixels[..., 0] if gray else pixels, cmap="gray" if gray else None, vmin=0, vmax=255)
     if weights is not None:
-        # Each map is scaled to its own range: the heads' patterns are comparable, their values are not.
         large = F.interpolate(weights[None, None], size=pixels.shape[:2], mode="nearest")[0, 0]
-        axes.imshow(large.numpy(), cmap="inferno", alpha=0.7)
+        image = axes.imshow(large.numpy(), cmap=COLORS, alpha=0.7, vmin=0, vmax=top)
     axes.set_title(title, fontsize=8)
+    return image  # type: ignore[no-any-return]
 
 
 def _png(figure: "Figure") -> bytes:

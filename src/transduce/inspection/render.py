@@ -10,7 +10,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-SCRIPTS = ("weights", "colors", "keys", "tokens", "attention", "alignment", "beam", "main")
+from transduce.inspection.color_scale import color_scale
+
+SCRIPTS = (
+    *("dom", "state", "theme", "weights", "colors", "keys", "tokens"),
+    *("attention", "heat_map", "strip", "alignment", "beam", "main"),
+)
 
 
 def render(data: dict[str, Any]) -> str:
@@ -18,7 +23,7 @@ def render(data: dict[str, Any]) -> str:
     parts = {
         "style": read("base.css") + read("style.css"),
         "script": "\n".join(read(f"{name}.js") for name in SCRIPTS),
-        "data": embed(data),
+        "data": embed(data | {"scales": {"light": color_scale(), "dark": color_scale(dark=True)}}),
     }
     return fill("page.html", parts)
 

@@ -89,7 +89,9 @@ def compare_logits(model: Transformer, file: MarianFile) -> float:
     """Return the largest difference between a model's logits and those of the file; refuse a large one."""
     place, padding = added_padding(model), padding_place(file)
     vocabulary, generator = model.vocabulary, torch.Generator().manual_seed(0)
-    sources, targets = [], []  # of both models, which number the same tokens differently
+    # Of both models, which number the same tokens differently
+    sources: list[Tensor] = []
+    targets: list[Tensor] = []
     for size, both in ((vocabulary.source, sources), (vocabulary.target, targets)):
         tokens = torch.randint(size, (_ROWS, _LENGTH), generator=generator)
         tokens[(tokens == vocabulary.pad) | (tokens == vocabulary.bos)] = vocabulary.eos

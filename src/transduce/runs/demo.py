@@ -21,6 +21,7 @@ from transduce.tasks.sequences import copy_pairs, reverse_pairs
 from transduce.terminal import print_line
 
 PAIRS, HELD_OUT, SHOWN = 30_000, 500, 10
+PAGE_BEAM = 4  # a greedy search has no tree to look at
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ def run_demo(name: str, out: Path | None, steps: int, console: Console) -> float
     print_line(console, "\nWhat it does with texts it has never seen:")
     console.print(_examples(held_out, outputs))
     page = folder / "attention.html"
-    inspect(translator, _instructive(held_out)[0]).save(page)
+    searcher = Translator.load(model, beam=PAGE_BEAM, precision="float32")
+    inspect(searcher, _page_source(held_out, outputs)).save(page)
     print_line(
         console,
         f"{correct} of {len(held_out)} unseen texts ({correct / len(held_out):.1%}) are exactly right.\n\n"
@@ -130,3 +132,13 @@ def _examples(held_out: Mapping[str, str], outputs: Sequence[str]) -> Table:
 def _instructive(sources: Mapping[str, str]) -> list[str]:
     """Return the sources with letters, or all if there are none: 2019/02/15 shows little."""
     return [source for source in sources if any(map(str.isalpha, source))] or list(sources)
+
+
+def _page_source(held_out: Mapping[str, str], outputs: Sequence[str]) -> str:
+    """Return the shown example with the most letters, such as a month in words; a correct one if possible."""
+    by_source = dict(zip(held_out, outputs, strict=True))
+
+    def merit(source: str) -> tuple[bool, int]:
+        return by_source[source] == held_out[source], sum(map(str.isalpha, source))
+
+    return max(_instructive(held_out)[:SHOWN], key=merit)

@@ -38,7 +38,7 @@ _TRANSLATE = body(
 
 def router(server: Server) -> APIRouter:
     """Return the routes."""
-    api = APIRouter(tags=["DeepL"], responses=errors("/v2/", 400, 403, 413, 429, 503))
+    api = APIRouter(tags=["DeepL"], responses=errors("/v2/", 400, 403, 404, 413, 429, 503))
     admitted = admission(server)
     _add_translation(api, server, admitted)
     _add_languages(api, server, admitted)

@@ -28,7 +28,7 @@ _MISSING = errors("/v2/", 404)
 
 def router(server: Server) -> APIRouter:
     """Return the routes."""
-    api = APIRouter(tags=["DeepL"], responses=errors("/v2/", 400, 403, 413, 429, 503))
+    api = APIRouter(tags=["DeepL"], responses=errors("/v2/", 400, 403, 404, 413, 429, 503))
     admitted = admission(server)
 
     @api.post(

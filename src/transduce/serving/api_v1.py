@@ -14,7 +14,7 @@ from transduce.decoding.translation import Candidate
 from transduce.serving.answers import error_body
 from transduce.serving.directions import Direction
 from transduce.serving.errors import RequestError
-from transduce.serving.glossaries import checked_entries
+from transduce.serving.glossaries import checked_entries, checked_words
 from transduce.serving.inspecting import alternatives, attention_page, error_page
 from transduce.serving.languages import Detected, is_right_to_left, language_name
 from transduce.serving.log import log_failure
@@ -62,16 +62,19 @@ class AlternativesBody(Body):
 
 def router(server: Server) -> APIRouter:
     """Return the routes."""
-    api = APIRouter(prefix="/v1", tags=["Transduce"], responses=errors("/v1/", 400, 403, 413, 429, 503))
+    api = APIRouter(prefix="/v1", tags=["Transduce"], responses=errors("/v1/", 400, 403, 404, 413, 429, 503))
 
     async def admit(request: Request, authorization: Annotated[str | None, Header()] = None) -> None:
         server.admit(request, (authorization or "").removeprefix("Bearer ").strip() or None)
 
     admitted = [Depends(admit)]
 
-    lines = {200: {"content": {"application/x-ndjson": {}}}, **errors("/v1/", 404)}
-
-    @api.post("/translate", dependencies=admitted, response_model=None, responses=lines)
+    @api.post(
+        "/translate",
+        dependencies=admitted,
+        response_model=None,
+        responses={200: {"content": {"application/json": {}, "application/x-ndjson": {}}}},
+    )
     async def translate(request: Request, body: TranslateBody) -> JSONResponse | StreamingResponse:
         """Translate one text or several."""
         texts = [body.text] if isinstance(body.text, str) else body.text
@@ -96,9 +99,8 @@ def router(server: Server) -> APIRouter:
         ((direction, _),) = await server.directions_of([body.text], body.source, body.target)
         if direction.is_identity:
             return {"alternatives": []}
-        found = await unless_disconnected(
-            request, alternatives(server.service, direction, body.text, body.prefix)
-        )
+        work = alternatives(server.service, direction, body.text, body.prefix)
+        found = await unless_disconnected(request, server.in_time(work))
         return {"alternatives": found}
 
     @api.get("/models")
@@ -122,7 +124,8 @@ def router(server: Server) -> APIRouter:
             ((direction, _),) = await server.directions_of([text], source or None, target or None)
             if direction.is_identity:
                 raise RequestError(f"the text is in {direction.target} already", "name the source language")
-            page = await unless_disconnected(request, attention_page(server.service, direction, text))
+            work = attention_page(server.service, direction, text)
+            page = await unless_disconnected(request, server.in_time(work))
         except RequestError as error:
             page, status = error_page(error), error.status
         headers = {"Content-Security-Policy": page.policy, "X-Frame-Options": "SAMEORIGIN"}
@@ -135,18 +138,17 @@ def _options(server: Server, body: TranslateBody) -> Options:
     limit = server.settings.max_candidates
     if body.candidates > limit:
         raise RequestError(f"candidates is {body.candidates}, but {limit} are allowed", "ask for fewer")
-    terms: tuple[tuple[str, str], ...] = ()
-    if body.terms:
-        terms = tuple(checked_entries(body.terms).items())
+    terms = checked_entries(body.terms) if body.terms else {}
     server.check_texts([*body.terms, *body.terms.values(), *body.do_not_translate], are_terms=True)
     if body.glossary is not None:
-        terms = (*server.glossaries.get(body.glossary).terms(body.source_or_none, body.target), *terms)
+        stored = server.glossaries.get(body.glossary).terms(body.source_or_none, body.target)
+        terms = {**dict(stored), **terms}
     return Options(
         format=body.format,
         candidates=body.candidates,
         alignment=body.alignment,
-        terms=terms,
-        do_not_translate=tuple(word for word in body.do_not_translate if word.strip()),
+        terms=tuple(terms.items()),
+        do_not_translate=checked_words(body.do_not_translate),
         guard=server.settings.guard if body.guard is None else body.guard,
     )
 
@@ -167,25 +169,29 @@ def _answer(
         ],
         "glossary_hits": [{"source": source, "target": target} for source, target in result.hits],
         "sentences": [
-            _sentence(sentence, span, options, tokens)
+            _sentence(sentence, result.text[slice(*span)], span, options, tokens)
             for sentence, span in zip(result.sentences, result.spans, strict=True)
         ],
     }
 
 
-def _sentence(sentence: Sentence, span: tuple[int, int], options: Options, tokens: bool) -> dict[str, Any]:
+def _sentence(
+    sentence: Sentence, text: str, span: tuple[int, int], options: Options, tokens: bool
+) -> dict[str, Any]:
     candidates = sentence.translation.candidates
     answer = {
         "source": [sentence.segment.begin, sentence.segment.end],
         "target": list(span),
-        "text": sentence.text,
+        "text": text,
         "confidence": round(candidates[0].confidence, 4) if candidates else 1.0,
         "candidates": [_candidate(candidate, tokens) for candidate in candidates],
     }
     if options.alignment and options.format == "text":
         before, after = sentence.segment.begin, span[0]
+        # Where placeholders were put in, the model neither read nor wrote the texts that are told.
+        links = [] if sentence.segment.markers else sentence.links
         answer["alignment"] = [
-            [before + link[0], before + link[1], after + link[2], after + link[3]] for link in sentence.links
+            [before + link[0], before + link[1], after + link[2], after + link[3]] for link in links
         ]
     return answer
 
@@ -213,9 +219,10 @@ async def _stream(
     tokens: bool,
 ) -> AsyncGenerator[str]:
     """Yield a line of JSON for each text, as soon as it is translated."""
-    for text, (direction, detected) in zip(texts, chosen, strict=True):
-        (result,) = await server.translate([text], [direction], options)
-        yield json.dumps(_answer(result, direction, detected, options, tokens), ensure_ascii=False) + "\n"
+    async with aclosing(server.stream(texts, [direction for direction, _ in chosen], options)) as results:
+        for pair in chosen:
+            answer = _answer(await anext(results), *pair, options, tokens)
+            yield json.dumps(answer, ensure_ascii=False) + "\n"
 
 
 async def _after(first: str, lines: AsyncGenerator[str]) -> AsyncIterator[str]:

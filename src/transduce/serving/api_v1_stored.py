@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, File, Form, Header, Query, Request, Resp
 from pydantic import BaseModel, ConfigDict
 
 from transduce.serving.document_jobs import DocumentState
+from transduce.serving.errors import RequestError
 from transduce.serving.glossaries import Dictionary, StoredGlossary, checked
 from transduce.serving.openapi import errors
 from transduce.serving.server import Server
@@ -40,7 +41,7 @@ def router(server: Server) -> APIRouter:
         prefix="/v1",
         tags=["Transduce"],
         dependencies=[Depends(admit)],
-        responses=errors("/v1/", 400, 403, 413, 429, 503),
+        responses=errors("/v1/", 400, 403, 404, 413, 429, 503),
     )
     _add_glossaries(api, server)
     _add_documents(api, server)
@@ -69,7 +70,13 @@ def _add_glossaries(api: APIRouter, server: Server) -> None:
         """Replace a glossary."""
         server.check_texts([body.name, *body.entries, *body.entries.values()], are_terms=True)
         changes = {"name": body.name, "dictionaries": (checked(body.dictionary),)}
-        return _whole(server.glossaries.change(glossary_id, lambda old: old.model_copy(update=changes)))
+
+        def changed(old: StoredGlossary) -> StoredGlossary:
+            if len(old.dictionaries) > 1:  # others than the one that a client of this API has seen
+                raise RequestError("the glossary has several dictionaries", "use /v3/glossaries")
+            return old.model_copy(update=changes)
+
+        return _whole(server.glossaries.change(glossary_id, changed))
 
     @api.delete("/glossaries/{glossary_id}", status_code=204, responses=_MISSING)
     def delete_glossary(glossary_id: str) -> Response:

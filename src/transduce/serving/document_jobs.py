@@ -59,16 +59,14 @@ class DocumentJobs:
     def __init__(self, folder: Path, service: Service) -> None:
         self._folder, self._service = folder, service
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._reading = asyncio.Lock()  # one document at a time: it takes much memory
         folder.mkdir(parents=True, exist_ok=True)
         self._alive = Alive(folder.parent / "workers")
 
     async def start(self, name: str, content: bytes, direction: Direction, options: Options) -> DocumentState:
         """Accept a document and return its state, with the key that is needed to ask for it."""
         await asyncio.to_thread(self._make_room)
-        try:
-            document = await asyncio.to_thread(read_document, name, content, direction.source)
-        except DataError as error:
-            raise RequestError(error.problem, error.remedy) from error
+        document = await self._read(name, content, direction.source)
         state = DocumentState(
             id=secrets.token_hex(16).upper(),
             key=secrets.token_hex(32).upper(),
@@ -86,6 +84,17 @@ class DocumentJobs:
         self._tasks[state.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(state.id, None))
         return state
+
+    async def beginning(self, name: str, content: bytes) -> str:
+        """Return the beginning of a document's text, from which its language can be told."""
+        return (await self._read(name, content, None)).beginning
+
+    async def _read(self, name: str, content: bytes, language: str | None) -> Document:
+        async with self._reading:
+            try:
+                return await asyncio.to_thread(read_document, name, content, language)
+            except DataError as error:
+                raise RequestError(error.problem, error.remedy) from error
 
     async def _work(
         self, state: DocumentState, document: Document, direction: Direction, options: Options
@@ -135,10 +144,15 @@ class DocumentJobs:
             raise _unknown() from None
 
     async def wait(self, document_id: str) -> None:
-        """Wait until a document is translated, or is not going to be."""
+        """Wait until a document is translated, or is not going to be; who stops waiting does not want it."""
         task = self._tasks.get(document_id)
-        if task is not None:
+        if task is None:
+            return
+        try:
             await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
 
     async def finish(self, seconds: float) -> None:
         """Give the documents under way so much time; those that need more are marked as stopped."""

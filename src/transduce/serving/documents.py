@@ -4,6 +4,7 @@ import codecs
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import PurePosixPath
 
 from transduce.errors import DataError
@@ -21,6 +22,8 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?([\w-]{1,40})", re.IGNORECASE)
+_MOST_PARTS = 250_000  # lines, tags or stretches of text: each takes about a kilobyte of memory
+_SAMPLE = 10_000  # characters from which the language of a document is detected
 _HEAD = 4096  # bytes in which a page names its encoding
 # The number and the time of a subtitle, up to the end of the line.
 _CUE = re.compile(r"^[^\S\n]*\d+[^\S\n]*\n[^\n]*-->[^\n]*(?:\n|\Z)", re.MULTILINE)
@@ -38,6 +41,14 @@ class Document:
     package: Package | None = None  # the file that the parts are from, if it has others
     names: list[str] = field(default_factory=list)  # of the parts in the package
     is_html: bool = False
+
+    @property
+    def beginning(self) -> str:
+        """The text of the first sentences, as a reader sees it."""
+        lengths = accumulate(len(segment.text) for segment in self.segments)
+        return "\n".join(
+            segment.text for segment, length in zip(self.segments, lengths, strict=True) if length <= _SAMPLE
+        )
 
     def render(self, translated: Sequence[TranslatedSegment]) -> bytes:
         """Return the file with its segments translated."""
@@ -68,10 +79,13 @@ def read_document(
     if ending == ".docx":
         package = read_package(data)
         names = package.texts()
-        parts = [docx_layout(package.text(part), language, do_not_translate) for part in names]
+        texts = [package.text(part) for part in names]
+        _require_few_parts(sum(text.count("<w:t") for text in texts))
+        parts = [docx_layout(text, language, do_not_translate) for text in texts]
         return Document(_segments(parts), parts, package=package, names=names)
     is_html = ending in {".html", ".htm"}
     text, encoding, mark = _decode(data, is_html)
+    _require_few_parts(text.count("<") if is_html else len(text.splitlines()))
     if ending == ".srt":
         parts = _subtitles(text, language, do_not_translate)
     elif is_html:
@@ -79,6 +93,11 @@ def read_document(
     else:
         parts = [plain_layout(text, language, do_not_translate)]
     return Document(_segments(parts), parts, encoding, mark, is_html=is_html)
+
+
+def _require_few_parts(count: int) -> None:
+    if count > _MOST_PARTS:
+        raise DataError(f"the document has more than {_MOST_PARTS:,} lines or tags", "send it in pieces")
 
 
 def _segments(parts: Sequence[Layout]) -> list[Segment]:

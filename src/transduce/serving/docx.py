@@ -17,7 +17,7 @@ from transduce.serving.html_layout import flow_segments
 from transduce.serving.layout import Layout
 from transduce.serving.segments import Segment
 
-_LARGEST = 200 << 20  # bytes of all files in the archive
+_LARGEST = 64 << 20  # bytes of all files in the archive
 _MOST_FILES = 10_000
 _BLOCK = 1 << 16
 _TEXTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml")

@@ -15,6 +15,7 @@ from transduce.files import write_atomically
 from transduce.serving.errors import NotFoundError, RequestError, TooLargeError
 
 MOST_GLOSSARIES, MOST_DICTIONARIES, MOST_ENTRIES, LONGEST_TERM = 1000, 100, 10_000, 1024
+MOST_WORDS = 1000  # that stay as they are; each is looked for at every place of a text
 _CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,34}")
 # Control characters, the line breaks of Unicode among them: clients read entries as lines of TSV.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -199,6 +200,17 @@ def checked_entries(terms: Mapping[str, str]) -> dict[str, str]:
                 "remove it",
             )
     return entries
+
+
+def checked_words(words: Sequence[str]) -> tuple[str, ...]:
+    """Refuse words, which stay as they are, that are over a limit; return those that are not blank."""
+    if len(words) > MOST_WORDS:
+        raise TooLargeError(f"there are more than {MOST_WORDS:,} words not to translate", "give fewer")
+    if any(len(word) > LONGEST_TERM for word in words):
+        raise TooLargeError(
+            f"a word not to translate has more than {LONGEST_TERM:,} characters", "shorten it"
+        )
+    return tuple(word for word in words if word.strip())
 
 
 def parse_entries(text: str, layout: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from transduce.serving.service import Service
 _WAYS = 8  # next tokens that are tried
 _LONGEST_WORD = 20  # characters; what is longer is written without spaces
 _MOST_TOKENS = 200  # of a sentence whose attention is shown: the page grows with the square
+_LONGEST_PREFIX = 500  # tokens of a translation that is kept; each is a step of a search
 # The page is one file with its own styles and scripts, and may be shown in a frame of the server's page only.
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; "
@@ -39,11 +40,13 @@ async def alternatives(
     kept = prefix.rstrip()
     async with service.store.use(direction) as translator:
         settings = replace(translator.settings, nbest=1, too_long="cut")
-        begun = replace(translator, settings=settings, prefix=kept, on_warning=_ignore)
+        begun = replace(translator, settings=settings, prefix=kept)
         (line,) = begun.split([text])
         piece = line.pieces[0]
         if piece.is_blank:
             return []
+        if len(piece.prefix) > _LONGEST_PREFIX:
+            raise TooLargeError(f"the prefix has more than {_LONGEST_PREFIX} tokens", "send one sentence")
         one_more = replace(begun, settings=replace(settings, beam=_WAYS, nbest=_WAYS, max_length=1))
         (found,) = await service.scheduler.search(one_more, [piece], is_bulk=False)
         nexts = [hypothesis.tokens for hypothesis in found if len(hypothesis.tokens) > len(piece.prefix)]
@@ -93,7 +96,3 @@ def _inspect(translator: Translator, text: str) -> str:
         return inspect(translator, text).html()
     except (ConfigError, DataError) as error:
         raise RequestError(error.problem, error.remedy) from error
-
-
-def _ignore(message: str) -> None:
-    """Take no notice: the client sees the results."""

@@ -1,10 +1,15 @@
 """Names of languages, and the language of a text."""
 
+import re
 from collections.abc import Sequence
 from functools import cache
+from html import unescape
 from typing import NamedTuple
 
 from transduce.errors import DependencyError
+
+_TAG = re.compile(r"<[^<>]*>")  # names of tags and attributes are English in every language
+_LONGEST_PAGE, _LONGEST_SAMPLE = 50_000, 10_000  # characters that are read, with and without tags
 
 
 class Detected(NamedTuple):
@@ -58,7 +63,8 @@ class Detector:
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detected]:
         """Return the languages that a text may be in, most likely first: one of ``among``, or any."""
         codes = list(self._codes.values()) if among is None else list(among)
-        ranked = self._identifier.rank(text[:10_000]) if self._is_useful else []
+        words = unescape(_TAG.sub(" ", text[:_LONGEST_PAGE]))[:_LONGEST_SAMPLE]
+        ranked = self._identifier.rank(words) if self._is_useful else []
         shares = [(self._codes[code], float(share)) for code, share in ranked if self._codes[code] in codes]
         total = sum(share for _, share in shares)
         if not total:  # the library knows none of them

@@ -16,6 +16,8 @@ from transduce.serving.metrics import Metrics
 
 BODY_SECONDS = 30.0  # in which the body of a request must arrive, besides the time that its size takes
 _SLOWEST = 20_000  # bytes per second
+_DISCARD, _DISCARD_SECONDS = 8 << 20, 3.0  # of a body that is refused
+_UPLOADS = ("/v1/documents", "/v2/document", "/translate_file")  # whose bodies are documents
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -58,11 +60,12 @@ class Gate:
             return
         begin = time.perf_counter()
         path = scope["path"]
-        limit = self._max_document if "document" in path or "file" in path else self._max_body
+        limit = self._max_document if path in _UPLOADS else self._max_body
         passage = _Passage(receive, send, limit, self._body_seconds)
         try:
-            if _declared_length(scope) > limit:
+            if (length := _declared_length(scope)) > limit:
                 passage.refuse_large()
+                passage.is_hopeless = length > limit + _DISCARD
             else:
                 await self._app(scope, passage.receive, passage.send)
         except _Refused:
@@ -118,6 +121,7 @@ class _Passage:
         self._read, self._is_read, self._seconds = 0, False, seconds
         self._has_begun = False
         self.refusal: RequestError | None = None
+        self.is_hopeless = False  # more is to come than can be discarded
         self.status = 500
 
     async def receive(self) -> Message:
@@ -158,14 +162,25 @@ class _Passage:
             f"the request has more than {self._limit:,} bytes", "send less at a time"
         )
 
+    async def _discard_rest(self) -> None:
+        """Read what the client is still sending, within limits: before that, many do not read an answer."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                while not self._is_read and self._read < self._limit + _DISCARD:
+                    message = await self._receive()
+                    self._read += len(message.get("body", b""))
+                    self._is_read = not message.get("more_body", False)
+
     async def end(self, path: str) -> None:
         """Send the refusal, if there is one. An answer that has begun stays incomplete, which clients see."""
-        refusal, self.refusal = self.refusal, None
+        refusal = self.refusal
         if refusal is None:
             return
         if self._has_begun:
             self.status = refusal.status
             return
+        if not self.is_hopeless:
+            await self._discard_rest()
         body = json.dumps(error_body(path, refusal.problem, refusal.remedy)).encode()
         headers = [
             (b"content-type", b"application/json"),
@@ -174,5 +189,6 @@ class _Passage:
         ]
         if refusal.retry_after is not None:
             headers.append((b"retry-after", str(refusal.retry_after).encode()))
+        self.refusal = None
         await self.send({"type": "http.response.start", "status": refusal.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})

@@ -4,11 +4,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from transduce.artifact.weights import WEIGHTS
-from transduce.decoding.settings import SearchSettings
 from transduce.decoding.translator import Translator
 from transduce.errors import ConfigError
 from transduce.serving.directions import Direction
@@ -16,12 +15,26 @@ from transduce.serving.errors import UnavailableError
 from transduce.serving.log import log_failure
 from transduce.serving.settings import ServerSettings
 
+_LONGEST_PIECE = 512  # tokens; longer sentences are split
+
 
 @dataclass
 class _Loaded:
     translator: Translator
     size: int
     users: int = 0
+    directions: dict[Direction, Translator] = field(default_factory=dict)
+
+    def for_direction(self, direction: Direction) -> Translator:
+        """Return the translator of a direction; it is made once."""
+        if direction not in self.directions:
+            self.directions[direction] = replace(
+                self.translator,
+                source_language=direction.model_source,
+                target_language=direction.model_target,
+                on_warning=_ignore,
+            )
+        return self.directions[direction]
 
 
 class ModelStore:
@@ -51,7 +64,7 @@ class ModelStore:
         self._loaded.move_to_end(folder)
         loaded.users += 1
         try:
-            yield _for_direction(loaded.translator, direction)
+            yield loaded.for_direction(direction)
         finally:
             loaded.users -= 1
             self._unload_oldest()
@@ -99,13 +112,10 @@ def _load(folder: Path, settings: ServerSettings) -> Translator:
         raise ConfigError(
             f"{folder} needs source factors, which clients cannot send", "use transduce translate with it"
         )
-    return translator
+    # A line of thousands of tokens would hold up everybody, and models were not trained with any.
+    longest = min(translator.longest_source or _LONGEST_PIECE, _LONGEST_PIECE)
+    return replace(translator, longest_source=longest)
 
 
-def _for_direction(translator: Translator, direction: Direction) -> Translator:
-    return replace(translator, source_language=direction.model_source, target_language=direction.model_target)
-
-
-def with_settings(translator: Translator, settings: SearchSettings) -> Translator:
-    """Return a translator that searches in another way."""
-    return translator if settings == translator.settings else replace(translator, settings=settings)
+def _ignore(message: str) -> None:
+    """Take no notice: what a client should know is in the answer."""

@@ -43,7 +43,7 @@ def find_words(text: str, words: Iterable[str]) -> list[Span]:
     return [match.span() for match in _word_pattern(chosen).finditer(text)] if chosen else []
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)
 def _word_pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(_bounded(word) for word in words))
 

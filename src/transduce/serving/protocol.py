@@ -1,11 +1,16 @@
 """HTTP connections that clients cannot keep open without using them."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+with suppress(ImportError):  # on Windows, where uvicorn reads requests in Python
+    import httptools  # noqa: F401 (uvicorn reads requests with it)
+
 HEADER_SECONDS = 20.0  # in which a client must send the header of a request
+LARGEST_HEADER = 64 << 10
 READING_SECONDS = 60.0  # in which a client must read something of an answer that does not fit into buffers
 
 _Base: Any = AutoHTTPProtocol
@@ -19,6 +24,7 @@ class TimedProtocol(_Base):  # type: ignore[misc]
 
     _header_timer: asyncio.TimerHandle | None = None
     _reading_timer: asyncio.TimerHandle | None = None
+    _header_size = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Expect a request."""
@@ -28,9 +34,12 @@ class TimedProtocol(_Base):  # type: ignore[misc]
     def data_received(self, data: bytes) -> None:
         """Take what has arrived: a part of a header, or of a body."""
         super().data_received(data)
+        self._header_size += len(data)
         if self._is_answering:
             self._cancel(self._header_timer)
-            self._header_timer = None
+            self._header_timer, self._header_size = None, 0
+        elif self._header_size > LARGEST_HEADER:  # h11 has such a limit, httptools has none
+            self.transport.abort()
         elif self._header_timer is None:
             self._expect_header()
 

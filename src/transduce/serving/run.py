@@ -4,8 +4,9 @@ import asyncio
 import math
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import FrameType
+from typing import Any
 
 import python_multipart  # noqa: F401 (FastAPI reads forms with it)
 import uvicorn
@@ -43,7 +44,17 @@ def serve(settings: ServerSettings, listener: socket.socket, on_started: Callabl
     """Load the models, and serve in this process; ``on_started`` is called in the running event loop."""
     app = create_app(settings)
     server = StoppingServer(server_config(settings, app), on_started, app.state.server.stop)
-    asyncio.run(server.serve(sockets=[listener]))
+    _run(server.serve(sockets=[listener]))
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run until the server stops, in uvloop's event loop, which takes less time, where there is one."""
+    try:
+        import uvloop
+    except ImportError:  # on Windows
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
 
 
 def server_config(settings: ServerSettings, app: FastAPI) -> uvicorn.Config:

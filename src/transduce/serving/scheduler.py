@@ -26,12 +26,14 @@ from transduce.decoding.translator import Translator
 from transduce.serving.errors import UnavailableError
 from transduce.serving.waiting import Group, Outcome, Request, Task, WaitingLine
 
-STEPS = 2  # of a batch, before waiting sentences may join it
+STEPS = 3  # of a batch, before waiting sentences may join it
+BULK_STEPS = 1  # of a batch that others wait for
 HYPOTHESES = 256  # of all sentences of a batch: the keys and values of more do not stay in the caches
-BULK_HYPOTHESES = 128  # of a batch that others wait for
+BULK_HYPOTHESES = 96  # of a batch that others wait for
 BULK = 16  # sentences; larger requests let smaller ones go first
-SWITCH_SECONDS = 0.0005  # after which the thread of requests lets a batch go on; Python's default is 0.005
+SWITCH_SECONDS = 0.00005  # after which the thread of requests lets a batch go on; Python's default is 0.005
 _ENOUGH, _GUESS = 50, 50.0  # sentences from which the speed is computed, and a speed until then
+_CLOSING_SECONDS = 5.0
 IDLE_SECONDS = 30.0  # after which the memory of an unused batch is freed
 
 
@@ -54,6 +56,7 @@ class _Batch:
     def __init__(self, group: Group) -> None:
         hypotheses = BULK_HYPOTHESES if group.is_bulk else HYPOTHESES
         self.places = max(1, hypotheses // group.settings.width) if group.in_engine else PIECES_AT_A_TIME
+        self.steps = BULK_STEPS if group.is_bulk else STEPS
         self.tasks: dict[int, Task] = {}  # by ticket
         self.spent = 0.0  # seconds of computing, divided by the group's weight
         self.last_used = time.perf_counter()
@@ -157,7 +160,7 @@ class Scheduler:
             self._is_closed = True
             self._changed.notify_all()
         for worker in self._workers:
-            worker.join()
+            worker.join(_CLOSING_SECONDS)  # a step that takes longer ends with the process
         with self._changed:
             listeners = self._line.clear()
             self._running.clear()
@@ -230,9 +233,9 @@ class Scheduler:
         joining = self._line.take(group, self._share(group, batches))
         self._running[group] += len(joining)
         self._computes_plain |= not group.in_engine
-        self.statistics.steps += STEPS
-        self.statistics.places += STEPS * batch.places
-        self.statistics.occupied += STEPS * (len(batch.tasks) + len(joining))
+        self.statistics.steps += batch.steps
+        self.statistics.places += batch.steps * batch.places
+        self.statistics.occupied += batch.steps * (len(batch.tasks) + len(joining))
         return joining
 
     def _advance(self, group: Group, batches: dict[Group, _Batch], joining: list[Task]) -> None:
@@ -245,7 +248,7 @@ class Scheduler:
                 batch.tasks[batch.running.add(outside[0].piece)] = outside[0]
                 outside.popleft()
             self._drop_abandoned(batch)
-            for ticket, hypotheses in batch.running.advance(STEPS).items():
+            for ticket, hypotheses in batch.running.advance(batch.steps).items():
                 task = batch.tasks[ticket]
                 finished[task] = self._aligned(task, hypotheses)
                 del batch.tasks[ticket]

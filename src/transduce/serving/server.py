@@ -4,9 +4,11 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Awaitable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import aclosing, suppress
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -20,7 +22,7 @@ from transduce.serving.data_folder import prepare_data
 from transduce.serving.directions import Direction, Directions
 from transduce.serving.document_jobs import DocumentJobs, DocumentState
 from transduce.serving.documents import FORMATS
-from transduce.serving.errors import GoneError, RequestError, TooLargeError, UnavailableError
+from transduce.serving.errors import ForbiddenError, GoneError, RequestError, TooLargeError, UnavailableError
 from transduce.serving.glossaries import GlossaryStore
 from transduce.serving.languages import Detected, Detector
 from transduce.serving.model_store import ModelStore
@@ -71,6 +73,11 @@ class Server:
         """Check the key of a request and count it for its caller; called once by every API."""
         if self.is_stopping:
             raise UnavailableError("the server is stopping", "try again when it has been restarted")
+        origins = self.settings.origins
+        is_foreign = request.headers.get("sec-fetch-site") == "cross-site"
+        if is_foreign and not {"*", request.headers.get("origin")} & {*origins}:
+            # Browsers send forms of other sites without asking first.
+            raise ForbiddenError("pages of other sites may not call this server", "allow them with --cors")
         address = request.client.host if request.client else "-"
         self.rate.check(f"address {address}")
         self.keys.check(key)
@@ -152,15 +159,34 @@ class Server:
                 found = await self.service.translate([texts[n] for n in numbers], direction, options)
                 results.update(zip(numbers, found, strict=True))
 
+        await self.in_time(work())
+        self.characters += sum(map(len, texts))
+        return [results[number] for number in range(len(texts))]
+
+    async def stream(
+        self, texts: Sequence[str], directions: Sequence[Direction], options: Options
+    ) -> AsyncGenerator[TranslatedText]:
+        """Yield the translation of each text, in order, as soon as it is there; each within the time."""
+        for direction, pairs in groupby(zip(texts, directions, strict=True), key=itemgetter(1)):
+            together = [text for text, _ in pairs]
+            if direction.is_identity:
+                for text in together:
+                    yield TranslatedText(text, [], [])
+                continue
+            async with aclosing(self.service.stream(together, direction, options)) as results:
+                for text in together:
+                    yield await self.in_time(anext(results))
+                    self.characters += len(text)
+
+    async def in_time(self, work: Awaitable[T]) -> T:
+        """Await ``work`` as long as a request may take."""
         try:
-            await asyncio.wait_for(work(), self.settings.timeout)
+            return await asyncio.wait_for(work, self.settings.timeout)
         except asyncio.TimeoutError:  # in Python 3.10, not the built-in one
             raise UnavailableError(
                 f"the translation took more than {self.settings.timeout:g} s",
                 "send less at a time, or send a document",
             ) from None
-        self.characters += sum(map(len, texts))
-        return [results[number] for number in range(len(texts))]
 
     async def start_document(
         self,
@@ -171,7 +197,8 @@ class Server:
         options: Options | None = None,
     ) -> DocumentState:
         """Accept a document; its language is detected from its beginning if it is not given."""
-        sample = content[:20_000].decode("utf-8", "ignore")
+        is_detected = (source is None or source.lower() == "auto") and len(self.directions.sources) > 1
+        sample = await self.documents.beginning(name, content) if is_detected else ""
         ((direction, _),) = await self.directions_of([sample], source, target)
         if direction.is_identity:
             raise RequestError(f"the document is in {target} already", "name its source language")

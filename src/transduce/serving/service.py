@@ -1,7 +1,7 @@
 """From texts to translations: segments, glossaries, placeholders and the guard around the running batches."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +17,7 @@ from transduce.serving.alignment import links_of
 from transduce.serving.directions import Direction
 from transduce.serving.html_layout import html_layout
 from transduce.serving.layout import Layout
-from transduce.serving.model_store import ModelStore, with_settings
+from transduce.serving.model_store import ModelStore
 from transduce.serving.plain_layout import plain_layout
 from transduce.serving.scheduler import BULK, Scheduler
 from transduce.serving.segments import Link, Segment, TranslatedSegment
@@ -27,6 +27,8 @@ _CHUNK = 64  # sentences of a large request that are prepared and queued togethe
 _CHUNKS_AT_A_TIME = 4
 _LEAST_RELATIVE_CONFIDENCE = 0.5  # of a translation that was made to contain something
 _DOCUMENTS = 10  # times as many sentences of documents may wait as of other requests
+_MOST_PHRASES = 32  # that a sentence is made to contain: each widens the beam
+_MOST_CONSTRAINTS = 8  # of a sentence: each widens the beam, and a text may consist of placeholders
 _INLINE = 8  # so few sentences are tokenized at once; more would delay other requests
 
 
@@ -61,7 +63,7 @@ class Sentence:
     """A sentence of a text, and its translations, best first."""
 
     segment: Segment
-    text: str  # with the markup of its source, if there is any
+    text: str  # as the model wrote it, without the markup of its source
     translation: Translation
     links: list[Link]
     warnings: list[Warning]
@@ -108,14 +110,13 @@ class Service:
         self, texts: Sequence[str], direction: Direction, options: Options
     ) -> list[TranslatedText]:
         """Translate several texts with one model."""
-        layouts = [await self._layout(text, direction, options) for text in texts]
-        translated = self.translate_layouts(layouts, direction, options)
-        return [text async for text in translated]
+        return [text async for text in self.stream(texts, direction, options)]
 
-    async def translate_layouts(
-        self, layouts: Sequence[Layout], direction: Direction, options: Options
-    ) -> AsyncIterator[TranslatedText]:
-        """Yield the translation of each layout, in order, as soon as it is there."""
+    async def stream(
+        self, texts: Sequence[str], direction: Direction, options: Options
+    ) -> AsyncGenerator[TranslatedText]:
+        """Yield the translation of each text, in order, as soon as it is there."""
+        layouts = [await self._layout(text, direction, options) for text in texts]
         segments = [segment for layout in layouts for segment in layout.segments]
         async with aclosing(self.sentences(segments, direction, options)) as sentences:
             for layout in layouts:
@@ -158,8 +159,9 @@ class Service:
     ) -> AsyncGenerator[Sentence]:
         """Yield translated sentences in order; a few chunks are under way at a time."""
         is_bulk = len(segments) > BULK
-        settings = replace(translator.settings, nbest=options.candidates)
-        chosen = with_settings(translator, settings)
+        chosen = translator
+        if options.candidates != translator.settings.nbest:
+            chosen = replace(translator, settings=replace(translator.settings, nbest=options.candidates))
         work = SegmentTranslator(self.scheduler, chosen, direction, options, is_bulk)
         chunks = [segments[begin : begin + _CHUNK] for begin in range(0, len(segments), _CHUNK)]
         tasks: list[asyncio.Task[list[Sentence]]] = []
@@ -211,8 +213,9 @@ class SegmentTranslator:
         self._scheduler, self._options, self._is_bulk = scheduler, options, is_bulk
         languages = direction.source, direction.target
         self._copies_are_wrong = None not in languages and copies_are_wrong([], languages)
-        glossary = Glossary(options.terms) if options.terms else None
-        self._translator = replace(translator, glossary=glossary, on_warning=_ignore)
+        self._translator = translator
+        if options.terms:
+            self._translator = replace(translator, glossary=Glossary(options.terms))
 
     async def translate(self, segments: Sequence[Segment], first: int) -> list[Sentence]:
         """Translate segments; ``first`` is the number of the first one in its text, for warnings."""
@@ -225,7 +228,9 @@ class SegmentTranslator:
         lines = [segment.text for segment in segments]
         is_small = len(lines) <= _INLINE
         split = translator.split(lines) if is_small else await asyncio.to_thread(translator.split, lines)
-        pieces = [piece for line in split for piece in line.pieces]
+        pieces = [
+            replace(piece, phrases=piece.phrases[:_MOST_PHRASES]) for line in split for piece in line.pieces
+        ]
         aligned = self._options.alignment or any(segment.markers for segment in segments)
         found = iter(await self._scheduler.search(translator, pieces, is_bulk=self._is_bulk, aligned=aligned))
         return [translator.assemble(line, [next(found) for _ in line.pieces]) for line in split]
@@ -270,7 +275,7 @@ class SegmentTranslator:
         if not found:
             return translation, []
         settings = remedy_settings(self._translator.settings, found, translation)
-        (second,) = await self._search(with_settings(self._translator, settings), [segment])
+        (second,) = await self._search(replace(self._translator, settings=settings), [segment])
         better = choose_better(replace(translation, findings=found), second, copies=copies)
         return better, [
             Warning(finding.kind, f"the translation {finding.message}", number) for finding in better.findings
@@ -284,7 +289,10 @@ class SegmentTranslator:
         """
         target = self._translator.tokenizer.target
         encoded = target.encode(segment.protected)
-        if all(target.decode(ids) == part for part, ids in zip(segment.protected, encoded, strict=True)):
+        is_feasible = len(set(segment.protected)) <= _MOST_CONSTRAINTS
+        if is_feasible and all(
+            target.decode(ids) == part for part, ids in zip(segment.protected, encoded, strict=True)
+        ):
             glossary = Glossary(self._options.terms, always=tuple(dict.fromkeys(segment.protected)))
             constrained = replace(self._translator, glossary=glossary)
             (translation,) = await self._search(constrained, [segment])
@@ -320,7 +328,3 @@ def _render(layout: Layout, sentences: list[Sentence]) -> TranslatedText:
 
 def _confidence(translation: Translation) -> float:
     return translation.candidates[0].confidence if translation.candidates else 0.0
-
-
-def _ignore(message: str) -> None:
-    """Take no notice: what a client should know is in the answer."""

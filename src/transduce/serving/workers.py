@@ -16,7 +16,9 @@ from pathlib import Path
 from types import FrameType
 
 from transduce.errors import TransduceError, is_out_of_memory, reason_of, remedy_for
+from transduce.machine import keep_memory
 from transduce.serving.log import log
+from transduce.serving.run import serve
 from transduce.serving.settings import ServerSettings
 
 _SPAWN = multiprocessing.get_context("spawn")  # threads of torch do not survive a fork
@@ -174,9 +176,6 @@ def _work(settings: ServerSettings, listener: socket.socket, writer: Connection)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     tasks: list[asyncio.Task[None]] = []
     try:
-        from transduce.machine import keep_memory
-        from transduce.serving.run import serve
-
         keep_memory()
         serve(settings, listener, lambda: tasks.append(asyncio.create_task(_give_signs(writer))))
     except Exception as error:

@@ -1,17 +1,27 @@
 // Source and target tokens side by side, connected by lines whose strength is the mean attention of the heads.
 
 const LINE = 34; // height of a token in pixels, as in style.css
-const alignment = { selected: null, hovered: null, layer: MEAN };
+const alignment = { selected: null, hovered: null, layer: MEAN, top: 1 };
 
 function startAlignment() {
   const weights = WEIGHTS.encoder_decoder;
+  alignment.layer = recall("alignmentLayer", [MEAN, ...Array(weights.layers).keys()]);
+  recallSelection(weights);
+  // With many tokens, few weights reach 0.05.
+  const usual = automaticTop(weights.map(MEAN, MEAN), weights.columns) >= 0.2 ? 0.05 : 0.01;
+  $("threshold").value = recallNumber("minimum", 0, 1, usual);
   const options = [...Array(weights.layers).keys()].map((n) => new Option(String(n + 1), n));
   $("alignment-layer").replaceChildren(new Option("mean of layers", MEAN), ...options);
+  $("alignment-layer").value = alignment.layer;
   $("alignment-layer").addEventListener("change", (event) => {
     alignment.layer = event.target.value === MEAN ? MEAN : Number(event.target.value);
+    remember({ alignmentLayer: alignment.layer });
     drawLines();
   });
-  $("threshold").addEventListener("input", drawLines);
+  $("threshold").addEventListener("input", () => {
+    remember({ minimum: $("threshold").value });
+    drawLines();
+  });
   $("release").addEventListener("click", () => select(null));
   for (const side of ["source", "target"]) {
     const tokens = side === "source" ? data.sourceTokens : data.targetTokens;
@@ -43,10 +53,17 @@ function startAlignment() {
   drawLines();
 }
 
+function recallSelection({ rows, columns }) {
+  const side = recall("selectedSide", [null, "source", "target"]);
+  const index = recallNumber("selectedToken", 0, (side === "source" ? columns : rows) - 1, null);
+  alignment.selected = side && index !== null ? { side, index } : null;
+}
+
 function alignmentToken(side, text, index) {
-  const item = element("li", { role: "option", tabindex: "-1", "aria-selected": "false" }, token(text), element("small"));
+  const item = element("li", { role: "option", tabindex: "-1", "aria-selected": "false" }, token(text));
+  if (side === "target") item.append(element("span", { class: "probability" }, unseen(" probability "), percent(data.logProbabilities[index])));
+  item.append(element("small"));
   item.title = text;
-  if (side === "target") item.title += `, probability ${percent(data.logProbabilities[index])}`;
   Object.assign(item.dataset, { side, index });
   return item;
 }
@@ -57,6 +74,7 @@ const positionOf = (item) => item && { side: item.dataset.side, index: Number(it
 function select(item) {
   const position = positionOf(item);
   alignment.selected = same(position, alignment.selected) ? null : position;
+  remember({ selectedSide: alignment.selected?.side ?? null, selectedToken: alignment.selected?.index ?? null });
   drawLines();
 }
 
@@ -70,6 +88,7 @@ function drawLines() {
   const weights = WEIGHTS.encoder_decoder;
   const map = weights.map(alignment.layer, MEAN);
   const minimum = Number($("threshold").value);
+  alignment.top = automaticTop(map, weights.columns);
   const active = alignment.selected ?? alignment.hovered;
   $("threshold-value").textContent = minimum.toFixed(2);
   const lines = [];
@@ -77,10 +96,11 @@ function drawLines() {
     for (let column = 0; column < weights.columns; column++) {
       const weight = map[row * weights.columns + column];
       const isActive = active && active.index === (active.side === "source" ? column : row);
-      if (weight < minimum && !(isActive && weight >= 0.005)) continue;
+      if (weight < minimum && !(isActive && weight >= Math.min(0.005, minimum))) continue;
       const [from, to] = [LINE * (column + 0.5), LINE * (row + 0.5)];
+      const strength = Math.min(1, weight / alignment.top);
       const kind = active ? (isActive ? "active" : "inactive") : "";
-      lines.push([weight, `<path class="${kind}" d="M0 ${from}C45 ${from} 55 ${to} 100 ${to}" stroke-width="${(0.6 + 7 * weight).toFixed(2)}" stroke-opacity="${(0.15 + 0.85 * weight).toFixed(3)}"/>`]);
+      lines.push([weight, `<path class="${kind}" d="M0 ${from}C45 ${from} 55 ${to} 100 ${to}" stroke-width="${(0.6 + 7 * strength).toFixed(2)}" stroke-opacity="${(0.15 + 0.85 * strength).toFixed(3)}"/>`]);
     }
   }
   // Draw the strongest lines last, on top of the others.
@@ -97,7 +117,7 @@ function markTokens(active, map, columns) {
     item.setAttribute("aria-selected", same(alignment.selected, { side, index }));
     item.classList.toggle("active", same(active, { side, index }));
     item.className = item.className.replace(/\bw\d+\b/g, "").trim();
-    if (isOpposite) item.classList.add(`w${level(weight, 1)}`);
+    if (isOpposite) item.classList.add(`w${level(weight, alignment.top)}`);
     item.lastElementChild.textContent = isOpposite ? formatWeight(weight) : "";
   }
   $("alignment-readout").textContent = summary(active, map, columns);
@@ -114,5 +134,6 @@ function summary(active, map, columns) {
   const weights = opposite.map((text, index) => [isSource ? map[index * columns + active.index] : map[active.index * columns + index], text]);
   const best = weights.sort((a, b) => b[0] - a[0]).slice(0, 3).map(([weight, text]) => `${quoted(text)} ${formatWeight(weight)}`);
   const verb = isSource ? "gets most attention from" : "attends most to";
-  return `${quoted(tokens[active.index])} ${verb} ${best.join(", ")}`;
+  const probability = isSource ? "" : ` (probability ${percent(data.logProbabilities[active.index])})`;
+  return `${quoted(tokens[active.index])}${probability} ${verb} ${best.join(", ")}`;
 }

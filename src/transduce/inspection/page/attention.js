@@ -1,27 +1,33 @@
-// Every layer and head: an overview, one heat map, and the attention of one token.
+// Every layer and head: an overview, and the head that is shown.
 
 const KINDS = {
   encoder: "Encoder self-attention",
   decoder: "Decoder self-attention",
   encoder_decoder: "Encoder-decoder attention",
 };
-const ROW_HEADER = 130; // width in pixels
-const view = { kind: "encoder_decoder", layer: MEAN, head: MEAN, rows: "target", scale: "one", row: 0, column: null };
-const $ = (id) => document.getElementById(id);
+const THUMBNAIL = [44, 44]; // pixels (rows, columns) at most
+const view = { kind: "encoder_decoder", layer: MEAN, head: MEAN, rows: "target", scale: "auto", row: 0, column: null };
 const tokensOf = {
   keys: () => (view.kind === "decoder" ? data.inputTokens : data.sourceTokens),
   queries: () =>
     view.kind === "encoder" ? data.sourceTokens : view.rows === "target" ? data.targetTokens : data.inputTokens,
 };
 const currentMap = () => WEIGHTS[view.kind].map(view.layer, view.head);
-const scaleMaximum = (map) => (view.scale === "one" ? 1 : maximum(map));
+
+// The causal mask: the decoder cannot attend to later positions.
+const isMasked = (row, column) => view.kind === "decoder" && column > row;
+
+function scaleMaximum(map) {
+  if (view.scale === "one") return 1;
+  return view.scale === "map" ? maximum(map) : automaticTop(map, WEIGHTS[view.kind].columns);
+}
 
 // An RNN has encoder-decoder attention only, or none.
 const has = (kind) => WEIGHTS[kind].layers > 0;
 
 function startAttention() {
   for (const option of [...$("kind").options]) if (!has(option.value)) option.remove();
-  view.kind = $("kind").value;
+  recallView();
   for (const name of ["kind", "layer", "head", "rows", "scale"]) {
     $(name).addEventListener("change", (event) => {
       const value = event.target.value;
@@ -31,14 +37,37 @@ function startAttention() {
   for (const kind of ["focusin", "click"]) {
     $("overview").addEventListener(kind, (event) => chooseCell(event.target.closest("[role=gridcell]")));
   }
-  rove($("overview"), "[role=gridcell]", gridNeighbor("overview", "[role=row]", "[role=gridcell]"));
-  const inMap = gridNeighbor("map", "tr", "th, td");
-  rove($("map"), "th, td", (item, key) => {
-    const next = inMap(item, key);
-    return next?.classList.contains("corner") ? undefined : next;
-  });
-  pointing($("map"), "th, td", showCell);
+  rove($("overview"), "[role=gridcell]", overviewNeighbor);
+  startMap();
   fillChoices();
+  arrange();
+}
+
+function recallView() {
+  for (const name of ["kind", "rows", "scale"]) {
+    const values = [...$(name).options].map((option) => option.value);
+    view[name] = $(name).value = recall(name, values);
+  }
+  const { layers, heads, rows, columns } = WEIGHTS[view.kind];
+  view.layer = recall("layer", [MEAN, ...Array(layers).keys()]);
+  view.head = recall("head", [MEAN, ...Array(heads).keys()]);
+  view.column = recall("column", [null, ...Array(columns).keys()]);
+  view.row = recall("row", [0, ...Array(rows).keys()]);
+  if (view.column !== null && !kept.has("row")) view.row = null;
+}
+
+const rememberView = () =>
+  remember(Object.fromEntries(["kind", "layer", "head", "rows", "scale", "row", "column"].map((name) => [name, view[name]])));
+
+// Where there is no room for the overview beside the map, it follows the map, in the order of reading and of Tab.
+function arrange() {
+  const narrow = matchMedia("(max-width: 1200px)");
+  const place = () => {
+    if (narrow.matches) $("columns").append($("overview-panel"));
+    else $("columns").prepend($("overview-panel"));
+  };
+  narrow.addEventListener("change", place);
+  place();
 }
 
 function fillChoices() {
@@ -50,6 +79,7 @@ function fillChoices() {
     $(name).value = view[name];
   }
   $("rows-label").hidden = view.kind === "encoder";
+  $("legend-masked").hidden = view.kind !== "decoder";
 }
 
 function choose(changes) {
@@ -64,6 +94,7 @@ function choose(changes) {
   if (kindChanges || changes.scale) drawOverview();
   else markOverview();
   drawMap();
+  rememberView();
 }
 
 function chooseCell(cell) {
@@ -94,8 +125,8 @@ function drawOverview() {
 
 function thumbnail(weights, layer, head) {
   const map = weights.map(layer, head);
-  const canvas = element("canvas", { "aria-hidden": "true" });
-  paint(canvas, map, weights.rows, weights.columns, scaleMaximum(map));
+  const canvas = element("canvas", { "aria-hidden": "true", class: "hatched" });
+  paint(canvas, map, [weights.rows, weights.columns], scaleMaximum(map), isMasked, THUMBNAIL);
   const label = `${numbered("layer", layer)}, ${numbered("head", head)}, maximum weight ${formatWeight(maximum(map))}`;
   const cell = element("div", { role: "gridcell", tabindex: "-1", "aria-label": label, title: label }, canvas);
   Object.assign(cell.dataset, { layer, head });
@@ -110,91 +141,11 @@ function markOverview() {
   }
 }
 
-function drawMap() {
-  const [keys, queries, map] = [tokensOf.keys(), tokensOf.queries(), currentMap()];
-  const top = scaleMaximum(map);
-  const size = Math.max(keys.length, queries.length);
-  const largest = size <= 28 ? 32 : size <= 48 ? 24 : 17;
-  const room = $("map-scroller").clientWidth - ROW_HEADER;
-  const cell = [largest, 28, 24].find((width) => width <= largest && (width + 1) * keys.length <= room) ?? largest;
-  $("map").style.setProperty("--cell", `${cell}px`);
-  $("map-name").textContent = `${KINDS[view.kind]}, ${numbered("layer", view.layer)}, ${numbered("head", view.head)}`;
-  $("legend-maximum").textContent = top === 1 ? "1" : formatWeight(top);
-  const heads = keys.map((text, column) => header(text, "col", { column }));
-  const corner = element("td", { class: "corner" }, element("small", {}, view.kind === "encoder_decoder" ? "target ↓ source →" : "query ↓ key →"));
-  const body = queries.map((text, row) => {
-    // With tens of thousands of cells, HTML text (of numbers only) is much faster than DOM calls.
-    const cells = keys.map((_, column) => {
-      const weight = map[row * keys.length + column];
-      const number = cell >= 24 && size <= 28 && weight >= 0.05 ? shortWeight(weight) : "";
-      return `<td class="w${level(weight, top)}" tabindex="-1" data-row="${row}" data-column="${column}" aria-label="${formatWeight(weight)}">${number}</td>`;
-    });
-    const line = element("tr");
-    line.innerHTML = cells.join("");
-    line.prepend(header(text, "row", { row }));
-    return line;
-  });
-  $("map").replaceChildren(element("thead", {}, element("tr", {}, corner, ...heads)), element("tbody", {}, ...body));
-  const selectors = [view.row === null ? "" : `[data-row="${view.row}"]`, view.column === null ? "" : `[data-column="${view.column}"]`];
-  const current = $("map").querySelector(`:is(th, td)${selectors.join("")}`);
-  current.tabIndex = 0;
-  showCell(current);
-}
-
-// Two digits fit into a cell.
-const shortWeight = (weight) => (weight > 0.995 ? "1" : `.${String(Math.round(100 * weight)).padStart(2, "0")}`);
-
-function header(text, scope, position) {
-  const cell = element("th", { scope, tabindex: "-1", class: [...text].length <= 2 ? "short" : "" }, token(text));
-  Object.assign(cell.dataset, position);
-  cell.title = text;
-  return cell;
-}
-
-// Show a cell of the map, or the header of a row or column.
-function showCell(item) {
-  if (!item || item === view.item || item.classList.contains("corner")) return;
-  const [row, column] = [item.dataset.row, item.dataset.column].map((n) => (n === undefined ? null : Number(n)));
-  for (const marked of $("map").querySelectorAll(".current")) marked.classList.remove("current");
-  if (row !== null) $("map").querySelector(`th[data-row="${row}"]`).classList.add("current");
-  if (column !== null) $("map").querySelector(`th[data-column="${column}"]`).classList.add("current");
-  Object.assign(view, { item, row, column });
-  $("readout").textContent = describe(row, column);
-  drawStrip(row, column);
-}
-
-function describe(row, column) {
-  const [keys, queries] = [tokensOf.keys(), tokensOf.queries()];
-  const step = view.kind === "encoder" ? "" : ` (decoder input ${quoted(data.inputTokens[row ?? 0])}, predicted token ${quoted(data.targetTokens[row ?? 0])})`;
-  if (row === null) return `Attention to ${quoted(keys[column])}, position ${column + 1}; the weights of a column need not add up to 1`;
-  if (column === null) return `Attention of ${quoted(queries[row])}, position ${row + 1}${step}`;
-  return `${quoted(queries[row])} attends to ${quoted(keys[column])}: ${formatWeight(currentMap()[row * keys.length + column])}${step}`;
-}
-
-// Show the attended tokens (for a column: the attending ones) in their order, shaded by weight.
-function drawStrip(row, column) {
-  const [keys, map] = [tokensOf.keys(), currentMap()];
-  const tokens = row === null ? tokensOf.queries() : keys;
-  const top = scaleMaximum(map);
-  const chips = tokens.map((text, index) => {
-    const weight = map[row === null ? index * keys.length + column : row * keys.length + index];
-    const chip = element("span", { class: `chip w${level(weight, top)}` }, token(text), element("small", {}, formatWeight(weight)));
-    if (row !== null && index === column) chip.classList.add("current");
-    return chip;
-  });
-  $("strip").dir = direction(tokens === data.sourceTokens ? data.source : data.target);
-  $("strip").replaceChildren(...chips);
-}
-
-// Return a function from a cell and an arrow key to the neighboring cell.
-function gridNeighbor(id, rowSelector, cellSelector) {
-  return (item, key) => {
-    const rows = [...$(id).querySelectorAll(rowSelector)].map((row) => [...row.querySelectorAll(cellSelector)]);
-    const y = rows.findIndex((row) => row.includes(item));
-    const x = rows[y].indexOf(item);
-    const [across, down] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key] ?? [0, 0];
-    if (key === "Home") return rows[y][0];
-    if (key === "End") return rows[y][rows[y].length - 1];
-    return across || down ? rows[y + down]?.[x + across] : undefined;
-  };
+function overviewNeighbor(item, key) {
+  const rows = [...$("overview").children].map((row) => [...row.querySelectorAll("[role=gridcell]")]);
+  const y = rows.findIndex((row) => row.includes(item));
+  if (key === "Home") return rows[y][0];
+  if (key === "End") return rows[y].at(-1);
+  const [across, down] = ARROWS[key] ?? [0, 0];
+  return across || down ? rows[y + down]?.[rows[y].indexOf(item) + across] : undefined;
 }

@@ -15,8 +15,13 @@ const branches = data.trace.map((step, depth) =>
 // A branch that was still in the beam when the search stopped.
 const isUnfinished = (branch) => branch.fate === "kept" && branch.depth === branches.length - 1;
 
+// The winner is known only when the search has ended.
+const isOver = () => beam.step >= branches.length;
+
 function startBeam() {
   drawCandidates();
+  $("beam-pruned").checked = recall("pruned", ["true", "false"]) === "true";
+  $("tree").classList.toggle("bare", !$("beam-pruned").checked);
   $("beam-step").max = branches.length;
   for (const step of branches) beam.nodes.push(step.map(node));
   $("tree").append(...branches.map((_, depth) => stepName(depth)));
@@ -31,18 +36,19 @@ function startBeam() {
   $("beam-play").addEventListener("click", play);
   $("beam-pruned").addEventListener("change", (event) => {
     $("tree").classList.toggle("bare", !event.target.checked);
+    remember({ pruned: event.target.checked });
     drawEdges();
     keepReachable();
   });
   rove($("tree"), ".branch", nextBranch);
   pointing($("tree"), ".branch", showBranch);
   if (beam.nodes.length) beam.nodes[0][0].tabIndex = 0;
-  stepTo(branches.length);
+  stepTo(recallNumber("step", 1, branches.length, branches.length));
   beam.started = true; // from here on, scroll to the newest step
 }
 
 function drawCandidates() {
-  const head = ["", "Text", "Score", "Log-probability", "Tokens"].map((text, column) => element("th", { scope: "col", class: column > 1 ? "number" : "" }, text));
+  const head = ["Rank", "Text", "Score", "Log-probability", "Tokens"].map((text, column) => element("th", { scope: "col", class: column > 1 ? "number" : "" }, text));
   const rows = data.candidates.map((candidate, rank) => {
     const text = element("td", { dir: "auto" }, candidate.text);
     if (!candidate.ended) text.append(element("small", {}, " (length limit reached)"));
@@ -53,18 +59,28 @@ function drawCandidates() {
   $("candidates").replaceChildren(element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
 }
 
+// The name of a branch is its visible text, with more around it for screen readers.
 function node(branch) {
-  const sign = branch.isBest ? "★" : { kept: isUnfinished(branch) ? "…" : "", ended: "■", pruned: "✕" }[branch.fate];
   const button = element(
     "button",
-    { type: "button", role: "treeitem", tabindex: "-1", class: `branch ${branch.fate}${branch.isBest ? " best-path" : ""}`, "aria-level": branch.depth + 1, "aria-label": describeBranch(branch) },
+    { type: "button", role: "treeitem", tabindex: "-1", class: `branch ${branch.fate}`, "aria-level": branch.depth + 1 },
+    unseen(`Step ${branch.depth + 1}: `),
     token(branch.text),
     element("small", {}, branch.score === null ? "" : branch.score.toFixed(2)),
-    element("i", { "aria-hidden": "true" }, sign),
+    element("i", { "aria-hidden": "true" }),
+    unseen(""),
   );
   Object.assign(button.style, { left: `${COLUMN_WIDTH * branch.depth}px`, top: `${TOP + ROW_HEIGHT * branch.index}px`, width: `${NODE_SIZE[0]}px`, height: `${NODE_SIZE[1]}px` });
   button.branch = branch;
   return button;
+}
+
+function nameNode(item) {
+  const { branch } = item;
+  const isWinner = branch.isBest && isOver();
+  item.classList.toggle("best-path", isWinner);
+  item.querySelector("i").textContent = isWinner ? "★" : { kept: isUnfinished(branch) ? "…" : "", ended: "■", pruned: "✕" }[branch.fate];
+  item.lastElementChild.textContent = `, ${details(branch)}`;
 }
 
 function stepName(depth) {
@@ -79,12 +95,15 @@ function pathTo(branch) {
   return path;
 }
 
-function describeBranch(branch) {
+function details(branch) {
   const fate = { kept: isUnfinished(branch) ? "unfinished when the search stopped" : "kept", ended: "ended", pruned: "pruned" }[branch.fate];
   const score = branch.score === null ? "–" : branch.score.toFixed(4);
   const kind = branch.fate === "ended" ? "score (log-probability divided by the length penalty)" : "sum of log-probabilities";
-  return `Step ${branch.depth + 1}, ${quoted(branch.text)}: probability ${percent(branch.logProbability)}, ${kind} ${score}, ${fate}${branch.isBest ? ", on the path to the best hypothesis" : ""}`;
+  const best = branch.isBest && isOver() ? ", on the path to the best hypothesis" : "";
+  return `probability ${percent(branch.logProbability)}, ${kind} ${score}, ${fate}${best}`;
 }
+
+const describeBranch = (branch) => `Step ${branch.depth + 1}, ${quoted(branch.text)}: ${details(branch)}`;
 
 function showBranch(item) {
   if (!item?.branch || item === beam.shown) return;
@@ -108,8 +127,9 @@ function drawEdges() {
     const [x, y] = [COLUMN_WIDTH * branch.depth, TOP + ROW_HEIGHT * branch.index + NODE_SIZE[1] / 2];
     const from = [x - COLUMN_WIDTH + NODE_SIZE[0], TOP + ROW_HEIGHT * branch.parent + NODE_SIZE[1] / 2];
     const middle = (x + from[0]) / 2;
-    const kinds = [branch.fate, branch.isBest ? "best-path" : "", beam.path?.has(branch) ? "on-path" : ""].join(" ");
-    paths.push([branch.isBest ? 1 : 0, `<path class="${kinds}" d="M${from[0]} ${from[1]}C${middle} ${from[1]} ${middle} ${y} ${x} ${y}"/>`]);
+    const isWinner = branch.isBest && isOver();
+    const kinds = [branch.fate, isWinner ? "best-path" : "", beam.path?.has(branch) ? "on-path" : ""].join(" ");
+    paths.push([isWinner ? 1 : 0, `<path class="${kinds}" d="M${from[0]} ${from[1]}C${middle} ${from[1]} ${middle} ${y} ${x} ${y}"/>`]);
   }
   $("tree-edges").innerHTML = paths.sort((a, b) => a[0] - b[0]).map(([, path]) => path).join("");
 }
@@ -127,7 +147,13 @@ function stepTo(step) {
   $("beam-step-value").textContent = `${beam.step} of ${branches.length}`;
   $("beam-back").disabled = beam.step <= 1;
   $("beam-next").disabled = beam.step >= branches.length;
-  for (const item of beam.nodes.flat()) item.hidden = item.branch.depth >= beam.step;
+  for (const item of beam.nodes.flat()) {
+    item.hidden = item.branch.depth >= beam.step;
+    nameNode(item);
+  }
+  $("beam").classList.toggle("over", isOver());
+  $("candidates-later").hidden = isOver();
+  if (beam.started) remember({ step: isOver() ? null : beam.step });
   beam.shown = null;
   drawEdges();
   keepReachable();
@@ -160,7 +186,7 @@ function nextBranch(item, key) {
   if (key === "ArrowLeft") return beam.nodes[depth - 1]?.[parent];
   if (key === "ArrowRight") {
     const children = (beam.nodes[depth + 1] ?? []).filter((other) => other.branch.parent === index && visible(other.branch));
-    return children.find((other) => other.branch.isBest) ?? children[0];
+    return children.find((other) => other.branch.isBest && isOver()) ?? children[0];
   }
   return neighbor(column, item, key, ["ArrowUp", "ArrowDown"]);
 }

@@ -1,77 +1,62 @@
-// One color scale for all maps: a single hue with perceptually even steps of lightness (OKLCH), starting at the
-// color of the page in light and dark mode.
+// One color scale for all maps, with a readable text color for each level.
 
-const LEVELS = 64;
-const HUE = 262;
+const LEVELS = data.scales.light.length;
 let ramp = [];
 
-function isDark() {
-  const theme = document.documentElement.dataset.theme;
-  return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+function luminance(rgb) {
+  const [red, green, blue] = rgb.map((value) => {
+    const share = value / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
-function oklch(lightness, chroma, hue) {
-  const angle = (hue * Math.PI) / 180;
-  const [a, b] = [chroma * Math.cos(angle), chroma * Math.sin(angle)];
-  const l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;
-  const m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3;
-  const s = (lightness - 0.0894841775 * a - 1.291485548 * b) ** 3;
-  const linear = [
-    4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
-    -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
-    -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
-  ];
-  return linear.map((value) => {
-    const clipped = Math.min(1, Math.max(0, value));
-    return Math.round(255 * (clipped <= 0.0031308 ? 12.92 * clipped : 1.055 * clipped ** (1 / 2.4) - 0.055));
-  });
-}
+// Black or white, whichever contrasts more: at least 4.5 to 1 on any color.
+const inkOn = (rgb) => ((luminance(rgb) + 0.05) / 0.05 > 1.05 / (luminance(rgb) + 0.05) ? "#000" : "#fff");
 
 function paintScale() {
-  const [from, to] = isDark() ? [0.24, 0.93] : [0.975, 0.33];
-  ramp = Array.from({ length: LEVELS }, (_, level) => {
-    const share = level / (LEVELS - 1);
-    const lightness = from + (to - from) * share;
-    const chroma = 0.012 + 0.17 * Math.sin(Math.PI * Math.min(0.92, 0.08 + 0.84 * share)) * share ** 0.5;
-    return { rgb: oklch(lightness, chroma, HUE), ink: lightness > 0.62 ? "#10131c" : "#ffffff" };
-  });
-  const sheet = document.getElementById("scale-sheet") ?? document.createElement("style");
-  sheet.id = "scale-sheet";
+  ramp = data.scales[isDark() ? "dark" : "light"];
+  const sheet = $("scale-sheet") ?? element("style", { id: "scale-sheet" });
   sheet.textContent = ramp
-    .map(({ rgb, ink }, level) => `.w${level}{background-color:rgb(${rgb});color:${ink}}`)
+    .map((rgb, level) => `.w${level}{background-color:rgb(${rgb});color:${inkOn(rgb)}}`)
     .join("");
   document.head.append(sheet);
-  const stops = ramp.filter((_, level) => level % 7 === 0).map(({ rgb }) => `rgb(${rgb})`);
-  document.getElementById("legend-bar").style.background = `linear-gradient(to right, ${stops})`;
+  const stops = ramp.filter((_, level) => level % 7 === 0).map((rgb) => `rgb(${rgb})`);
+  $("legend-bar").style.background = `linear-gradient(to right, ${stops})`;
 }
 
 const level = (weight, top) => Math.round((LEVELS - 1) * Math.min(1, top > 0 ? weight / top : 0));
 
-// Paint weights as a small image with one pixel per weight.
-function paint(canvas, map, rows, columns, top) {
-  canvas.width = columns;
-  canvas.height = rows;
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(columns, rows);
-  map.forEach((weight, index) => {
-    image.data.set([...ramp[level(weight, top)].rgb, 255], 4 * index);
-  });
-  context.putImageData(image, 0, 0);
+// Where the automatic scale of a map ends: few rows have a larger weight. As in color_scale.py.
+const TOPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1];
+function automaticTop(map, columns) {
+  const peaks = [];
+  for (let start = 0; start < map.length; start += columns) peaks.push(maximum(map.subarray(start, start + columns)));
+  const peak = peaks.sort((a, b) => a - b)[Math.ceil(0.9 * peaks.length) - 1] ?? 1;
+  return TOPS.find((top) => peak <= top) ?? 1;
 }
 
-// The theme is the system's until the user selects one.
-function startTheme(repaint) {
-  const button = document.getElementById("theme");
-  const show = () => {
-    paintScale();
-    button.textContent = isDark() ? "☀ Light" : "☾ Dark";
-    button.setAttribute("aria-label", isDark() ? "Switch to light colors" : "Switch to dark colors");
-    repaint();
-  };
-  button.addEventListener("click", () => {
-    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-    show();
+// Paint weights with one pixel each; with more weights than `limits`, (rows, columns), a pixel is the largest of
+// its weights. Masked weights stay transparent.
+function paint(canvas, map, size, top, isMasked, limits = size) {
+  const [rows, columns] = size;
+  const [height, width] = [Math.min(rows, limits[0]), Math.min(columns, limits[1])];
+  const levels = new Int16Array(height * width).fill(-1);
+  for (let row = 0, index = 0; row < rows; row++) {
+    const start = Math.floor((row * height) / rows) * width;
+    for (let column = 0; column < columns; column++, index++) {
+      const pixel = start + Math.floor((column * width) / columns);
+      const value = isMasked(row, column) ? -1 : level(map[index], top);
+      if (value > levels[pixel]) levels[pixel] = value;
+    }
+  }
+  Object.assign(canvas, { width, height });
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(width, height);
+  levels.forEach((value, index) => {
+    if (value < 0) return;
+    for (let channel = 0; channel < 3; channel++) image.data[4 * index + channel] = ramp[value][channel];
+    image.data[4 * index + 3] = 255;
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
-  show();
+  context.putImageData(image, 0, 0);
 }

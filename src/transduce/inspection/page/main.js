@@ -3,11 +3,15 @@
 function startTabs() {
   const tabs = [...$("tabs").children];
   const open = (tab) => {
+    remember({ view: tab.getAttribute("aria-controls") });
     for (const other of tabs) {
       other.setAttribute("aria-selected", other === tab);
       other.tabIndex = other === tab ? 0 : -1;
       $(other.getAttribute("aria-controls")).hidden = other !== tab;
     }
+    // What is hidden has no size: the map is measured anew.
+    if (tab.id === "tab-attention" && ramp.length) drawMap();
+    if (tab.id === "tab-beam") makeScrollable($("candidates-scroller"));
   };
   $("tabs").addEventListener("click", (event) => tabs.includes(event.target) && open(event.target));
   rove($("tabs"), "[role=tab]", (item, key) => {
@@ -15,7 +19,7 @@ function startTabs() {
     if (tab) open(tab);
     return tab;
   });
-  open(tabs[0]);
+  open($(`tab-${recall("view", tabs.map((tab) => tab.getAttribute("aria-controls")))}`));
 }
 
 // Remove a view that would be empty.
@@ -48,7 +52,11 @@ else removeView("alignment");
 startBeam();
 startTabs();
 startTheme(() => {
+  paintScale();
+  // Paper has its own width.
+  $("tree").style.setProperty("--on-paper", Math.min(1, WIDE_PAPER / (COLUMN_WIDTH * branches.length)));
   if (!hasAttention) return;
   drawOverview();
   drawMap();
 });
+if (hasAttention && kept.has("row")) reveal();

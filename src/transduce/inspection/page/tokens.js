@@ -1,15 +1,5 @@
 // Tokens as elements, each with its own writing direction.
 
-function element(name, attributes = {}, ...children) {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key === "class") node.className = value;
-    else if (value !== undefined) node.setAttribute(key, value);
-  }
-  node.append(...children);
-  return node;
-}
-
 function token(text) {
   return element("bdi", { class: /^<.*>$/.test(text) ? "token special" : "token" }, text);
 }
@@ -23,6 +13,36 @@ function direction(text) {
   return /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u.test(letter)
     ? "rtl"
     : "ltr";
+}
+
+// How a token takes part in the order of a line: left-to-right or right-to-left letters, digits, or a sign that
+// may stand inside a number.
+function bidiKind(text) {
+  if (direction(text) === "rtl" || /^<.*>$/.test(text)) return "R";
+  if (/\p{L}/u.test(text)) return "L";
+  if (/\p{Nd}/u.test(text)) return "N";
+  return /^[-+.,:/]$/.test(text) ? "S" : "O";
+}
+
+// In a line from right to left, numbers and foreign words still run from left to right. Return the runs of tokens,
+// [start, end), that do (a short form of the Unicode bidirectional algorithm).
+function leftToRightRuns(tokens) {
+  const kinds = tokens.map(bidiKind);
+  const runs = [];
+  for (let start = 0; start < tokens.length; start++) {
+    if (!"LN".includes(kinds[start])) continue;
+    let end = start + 1;
+    for (let hasLetters = kinds[start] === "L", next = end; next < tokens.length; next++) {
+      const kind = kinds[next];
+      if (kind === "R" || (kind === "O" && !hasLetters)) break;
+      if (kind === "S" && !hasLetters && kinds[next + 1] !== "N") break;
+      if (kind === "L") hasLetters = true;
+      if ("LN".includes(kind)) end = next + 1;
+    }
+    runs.push([start, end]);
+    start = end - 1;
+  }
+  return runs;
 }
 
 // Join target tokens to text.
