@@ -207,3 +207,11 @@ def test_preparing_again_replaces(tmp_path):
     prepare(tmp_path / "out", tokenizer(), corpus(tmp_path, MANY[:400]), hold_out=0.1)
     again = prepare(tmp_path / "out", tokenizer(), corpus(tmp_path, MANY[:200]), hold_out=0.1)
     assert len(again.train) + len(again.valid) == 200
+
+
+@pytest.mark.parametrize("count", [2, 20, 200])
+def test_at_least_one_pair_is_held_out(count, tmp_path):
+    pairs = [pair for pair in MANY if not is_held_out(pair[0], 0.02)][:count]
+    prepared = prepare(tmp_path / "out", tokenizer(), corpus(tmp_path, pairs), hold_out=0.02)
+    assert 1 <= len(prepared.valid) <= 1 + count // 100
+    assert len(prepared.train) + len(prepared.valid) == count

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from builders import TOKENS, small_config, small_model
+from builders import TOKENS, shaken, small_config, small_model
 from exchange import like_marian, train_sentencepiece
 from inside import run
 from transduce import Translator, artifact
 from transduce.config import Vocabulary
+from transduce.data.sentencepiece_writer import write_sentencepiece
 from transduce.data.tokenizer import TokenizerPair
+from transduce.data.tokenizer_training import train_tokenizer
 from transduce.data.vocabulary_extension import extend_vocabulary
 from transduce.errors import ArtifactError
 from transduce.evaluation.metrics import measure
@@ -31,6 +33,7 @@ from transduce.interop.marian_export import export_marian_file, verify_marian_fi
 from transduce.models.build import build
 from transduce.runs.new_tokens import copy_weights
 from transduce.runs.parity import compare, take_samples
+from transduce.runs.target_tokenizer import restored
 
 pytest.importorskip("ctranslate2")
 spm = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
@@ -196,6 +199,32 @@ def test_vocabularies_of_different_sizes(longer, pieces, tmp_path):
     assert all(torch.equal(weights[name], own) for name, own in found.named_parameters())
 
 
+@pytest.mark.parametrize(
+    ("joint", "shape"), [(True, {}), (False, {"share": "target"}), (True, {"output_bias": True})]
+)
+def test_a_folder_that_was_exported_here_comes_back(joint, shape, tmp_path):
+    """With the tokenizer that the export wrote, and no SentencePiece model."""
+    pair = train_tokenizer(["ab ba"], ["cab", "d"], kind="char", joint=joint)
+    model = shaken(build(small_config(**shape), pair.vocabulary, seed=1)).eval()
+    export_ctranslate2(model, tmp_path / "theirs", pair)
+    imported = read(tmp_path / "theirs")
+    assert imported.tokenizer.is_like(pair)
+    assert imported.tokenizer.joint == joint
+    found = dict(imported.model.named_parameters())
+    assert all(torch.equal(found[name], own) for name, own in model.named_parameters())
+    path = next((tmp_path / "theirs").glob("*vocabulary.json"))
+    names = json.loads(path.read_text())
+    path.write_text(json.dumps([*names[:-2], names[-1], names[-2]]))
+    with pytest.raises(ArtifactError, match="does not fit"):
+        read(tmp_path / "theirs")
+
+
+def test_a_folder_without_configuration(pieces, tmp_path):
+    folder = exported(small_model(), tmp_path / "theirs", pieces)
+    (folder / "config.json").unlink()
+    assert any("config.json" in note for note in read(folder).notes)
+
+
 @pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "bfloat16"])
 def test_rounded_weights(quantization, pieces, tmp_path):
     model = small_model()
@@ -287,6 +316,23 @@ def test_the_pieces_of_a_package_of_the_real_model(argos, shared, tmp_path):
     )
     lines = [text for row in rows for text in (row[0], row[2])]
     assert one.encode(lines, out_type=str) == two.encode(lines, out_type=str)
+
+
+def test_targets_of_the_real_model_are_cut_as_its_decoder_does(argos, shared, tmp_path):
+    """Its SentencePiece model is for Chinese; also in exports, which can be read again."""
+    folder, tokenizer, rows = argos
+    imported = read(shared / "weights" / "argos-zh-en")
+    found = Translator.load(folder, beam=1, precision="float32")([row[0] for row in rows[:16]])
+    ids = [line.candidates[0].ids for line in found]
+    assert restored(tokenizer.target, ids) < 0.6
+    assert restored(imported.other_target, ids) > 0.95
+    pair = TokenizerPair(tokenizer.source, imported.other_target, special=tokenizer.special)
+    pair.save(tmp_path)
+    loaded = TokenizerPair.load(tmp_path)
+    texts = [row[2] for row in rows]
+    assert loaded.encode_target(texts) == pair.encode_target(texts)
+    write_pieces(loaded, tmp_path / "source.model")
+    write_sentencepiece(loaded.target.backend, tmp_path / "target.model")
 
 
 def translations(folder, rows, **settings) -> list[str]:

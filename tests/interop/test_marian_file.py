@@ -269,3 +269,11 @@ also:
 def test_other_yaml_is_refused_with_its_line(text):
     with pytest.raises(ValueError, match=f"line {len(text.splitlines())}"):
         parse_options(text)
+
+
+def test_absurd_sizes_are_not_printed(tmp_path):
+    path = tmp_path / "model.bin"
+    path.write_bytes(struct.pack("<QQ4Q", 1, 1, 1 << 60, FLOAT32, 1, 4) + b"x" * 99)
+    with pytest.raises(ArtifactError, match="damaged") as error:
+        read_marian(path)
+    assert "bytes are missing" not in str(error.value)

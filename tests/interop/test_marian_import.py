@@ -10,6 +10,7 @@ from inside import run
 from interop.foreign import marian
 from transduce import Translator, artifact
 from transduce.errors import ArtifactError
+from transduce.interop.formats import read_foreign
 from transduce.interop.marian_export import export_marian_file, verify_marian_file
 from transduce.interop.marian_import import read, recognises
 
@@ -174,3 +175,9 @@ def test_all_translations_of_the_real_model(firefox, shared):
     path = shared / "data" / "flores-en-pt" / "flores-test.pt"
     references = path.read_text(encoding="utf-8").splitlines()
     assert sacrebleu.corpus_bleu(found, [references]).score == pytest.approx(45.95, abs=0.3)
+
+
+def test_an_empty_file_in_a_folder_is_named(tmp_path):
+    (tmp_path / "model.enpt.bin").touch()
+    with pytest.raises(ArtifactError, match=r"model\.enpt\.bin is an empty file"):
+        read_foreign(tmp_path)

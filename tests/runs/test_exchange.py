@@ -14,6 +14,7 @@ from interop.foreign import marian
 from transduce import artifact
 from transduce.config import Vocabulary
 from transduce.data.tokenizer import TokenizerPair
+from transduce.errors import ArtifactError
 from transduce.interop import hugging_face_peer
 from transduce.interop.hugging_face_export import export_hugging_face
 from transduce.interop.imported import Imported
@@ -198,3 +199,17 @@ def test_what_differs_and_what_is_not_tried_is_said(gpt2, tmp_path, monkeypatch)
     monkeypatch.setattr(exchange, "read_foreign", lambda *_: replace(imported, folder=None))
     (reason,) = exchange.import_model(gpt2, tmp_path / "third").findings
     assert reason.startswith("not tried: a gpt model")
+
+
+def test_why_the_other_library_translated_nothing_is_told(model, tmp_path, monkeypatch):
+    pair = artifact.load_tokenizer(model)
+    imported = Imported(artifact.load(model), pair, library="Theirs", translate=lambda lines: None)
+
+    def cannot(lines):
+        raise ArtifactError("it cannot load the model: too new", "install another")
+
+    for translate, fact in ((imported.translate, "Theirs is not installed"), (cannot, "too new")):
+        found = replace(imported, translate=translate)
+        monkeypatch.setattr(exchange, "read_foreign", lambda *_, found=found: found)
+        report = exchange.import_model("theirs", tmp_path / fact)
+        assert fact in report.findings[-1]

@@ -13,10 +13,12 @@ import transduce
 from builders import small_config, small_rnn_config
 from transduce import artifact
 from transduce.config import RunConfig, TrainingConfig, Vocabulary
-from transduce.data.tokenizer import SPECIAL
+from transduce.data.corpus import Corpus
+from transduce.data.special_tokens import SpecialTokens
+from transduce.data.tokenizer import SPECIAL, SideTokenizer, TokenizerPair
 from transduce.errors import ConfigError
 from transduce.models.build import build
-from transduce.runs.new_tokens import copy_weights
+from transduce.runs.new_tokens import adapt_tokenizer, copy_weights
 
 OLD, NEW = "abcdefgh", "ŋɛɔ"
 TRAINING = TrainingConfig(
@@ -175,3 +177,19 @@ def test_every_matrix_of_a_vocabulary_grows(config):
     again = build(config, sizes[1], seed=5)
     copy_weights(old, again, *sizes, seed=1)
     assert all(torch.equal(once[name], parameter) for name, parameter in again.named_parameters())
+
+
+def test_two_tokenizers_of_one_vocabulary_grow_alike(tmp_path):
+    """Their sides may share embeddings."""
+    tokens = ["<pad>", "<s>", "</s>", "<unk>", "a", "b", "ab"]
+    special = SpecialTokens(pad="<pad>", bos="<s>", eos="</s>")
+    pieces = (["a", "b"], ["a", "b", "ab"])
+    backends = (
+        Tokenizer(models.Unigram([("<unk>", -9.0), *((p, -1.0) for p in side)], 0)) for side in pieces
+    )
+    pair = TokenizerPair(*(SideTokenizer(backend, tokens) for backend in backends), special=special)
+    (tmp_path / "text.tsv").write_text("axb\taby\na\tb\n")
+    corpus = Corpus.of((), (), [tmp_path / "text.tsv"], "training")
+    grown = adapt_tokenizer(pair, corpus, Console(quiet=True), extend=True)
+    assert grown.source.map.tokens == grown.target.map.tokens == [*tokens, "x", "y"]
+    assert (grown.source.encode(["axb"]), grown.target.encode(["aby"])) == ([[4, 7, 5]], [[6, 8]])

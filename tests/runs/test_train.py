@@ -454,3 +454,13 @@ def test_a_tuned_model_ends_half_way_and_keeps_the_length_that_it_knows(files, t
         torch.testing.assert_close(after, (before + changed[name]) / 2)
     longest = artifact.read_header(tmp_path / "old" / "final").longest_source
     assert artifact.read_header(tmp_path / "new" / "final").longest_source == longest > 3
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_run_that_is_refused_leaves_nothing(files, tmp_path, there):
+    folder = tmp_path / "run"
+    if there:
+        folder.mkdir()
+    with pytest.raises(DataError, match="left for validation"):
+        train(folder, **files, hold_out=0)
+    assert list(tmp_path.rglob("*")) == ([folder] if there else [])

@@ -47,7 +47,11 @@ def factor_vocabularies(corpus: Corpus) -> tuple[FactorVocabulary, ...]:
 
 def is_held_out(source: str, share: float, form: Normalization = DEFAULT) -> bool:
     """Return whether a pair is kept for validation: its source decides, so that repetitions stay together."""
-    return zlib.crc32(normalize_text(source, form).encode()) % _SHARES < share * _SHARES
+    return _bucket(source, form) < share * _SHARES
+
+
+def _bucket(source: str, form: Normalization) -> int:
+    return zlib.crc32(normalize_text(source, form).encode()) % _SHARES
 
 
 def prepare(
@@ -64,20 +68,43 @@ def prepare(
     """Write ``folder/train`` and ``folder/valid``, without pairs that have more than ``max_length`` tokens.
 
     Without validation data, a share of the training pairs is held out, but no more than about
-    `MAX_HELD_OUT`, each of them once, whatever its weight; ``pairs`` is the number of training pairs, if it
-    is known. The tokens of languages are those of the direction of each part. A terminal shows how many pairs
-    have been tokenized.
+    `MAX_HELD_OUT` and at least one, each of them once, whatever its weight; ``pairs`` is the number of
+    training pairs, if it is known. The tokens of languages are those of the direction of each part. A
+    terminal shows how many pairs have been tokenized.
     """
     share = 0.0 if valid else min(hold_out, MAX_HELD_OUT / max(1, pairs or _count(train)))
+    console = console or Console(quiet=True)
+    prepared, buckets = _write(folder, tokenizer, train, valid, share, max_length, pairs, console)
+    if share and not len(prepared.valid) and len(buckets) > 1:  # the share of a few pairs can be none
+        share = (min(buckets) + 0.5) / _SHARES
+        prepared, _ = _write(folder, tokenizer, train, valid, share, max_length, pairs, console)
+    _require_pairs(prepared, max_length)
+    return prepared
+
+
+def _write(
+    folder: Path,
+    tokenizer: TokenizerPair,
+    train: Corpus,
+    valid: Corpus | None,
+    share: float,
+    max_length: int,
+    pairs: int | None,
+    console: Console,
+) -> tuple[Prepared, set[int]]:
+    """Write the data of both parts; a ``share`` of the training pairs is held out.
+
+    Also return the buckets of the training pairs, by which the share is chosen.
+    """
     form = tokenizer.source.normalization or DEFAULT
-    too_long = 0
+    too_long, seen = 0, set[int]()
     sizes = tokenizer.vocabulary.source, tokenizer.vocabulary.target, [*map(len, tokenizer.factors)]
     done = 0
     pairs_of_part = [0 for _ in train.parts]
     with (
         PairWriter(folder / "train", *sizes) as training,
         PairWriter(folder / "valid", *sizes) as validation,
-        StatusLine(console or Console(quiet=True), "tokenizing pairs", None if valid else pairs) as status,
+        StatusLine(console, "tokenizing pairs", None if valid else pairs) as status,
     ):
         for corpus, writer in ((train, training), (valid, validation)):
             directions = corpus.directions if corpus else ()
@@ -88,11 +115,11 @@ def prepare(
                 targets = chosen.target_rows(chunk.targets)
                 fits = np.maximum(sources.lengths, targets.lengths) <= max_length
                 too_long += int(np.count_nonzero(~fits))
-                held_out = np.fromiter(
-                    (corpus is train and is_held_out(text, share, form) for text in chunk.sources),
-                    bool,
-                    len(fits),
-                )
+                held_out = np.zeros(len(fits), bool)
+                if corpus is train and share:
+                    buckets = np.fromiter((_bucket(text, form) for text in chunk.sources), int, len(fits))
+                    held_out = buckets < share * _SHARES
+                    seen.update(buckets[fits].tolist())
                 for destination, rows in ((writer, fits & ~held_out), (validation, fits & held_out)):
                     selected = [factor.select(rows) for factor in factors]
                     destination.write_rows(sources.select(rows), targets.select(rows), selected)
@@ -102,9 +129,7 @@ def prepare(
                 status.update(done)
     if mixture := mixture_of(pairs_of_part, train.weights):
         mixture.save(folder / "train")
-    prepared = Prepared(Pairs.open(folder / "train"), Pairs.open(folder / "valid"), too_long)
-    _require_pairs(prepared, max_length)
-    return prepared
+    return Prepared(Pairs.open(folder / "train"), Pairs.open(folder / "valid"), too_long), seen
 
 
 def _require_pairs(prepared: Prepared, max_length: int) -> None:

@@ -33,12 +33,16 @@ _LEADING = "\ufdd0\ufdd1"  # stands for a space at the beginning of a piece: non
 
 def read_sentencepiece(path: str | Path) -> Tokenizer:
     """Return the tokenizer of a SentencePiece model file (``.model``, ``.spm``)."""
-    model = read_model(path)
+    return tokenizer_of(read_model(path), str(path))
+
+
+def tokenizer_of(model: SentencePieceModel, name: str) -> Tokenizer:
+    """Return the tokenizer of a SentencePiece model; ``name`` is its file, for error messages."""
     try:
-        with guarded(str(path), "cannot be made a tokenizer", muted=True, remedy=_REMEDY):
+        with guarded(name, "cannot be made a tokenizer", muted=True, remedy=_REMEDY):
             return _tokenizer(model)
     except ValueError as error:
-        raise DataError(f"{path} cannot be used: {error}", _REMEDY) from error
+        raise DataError(f"{name} cannot be used: {error}", _REMEDY) from error
 
 
 def _tokenizer(model: SentencePieceModel) -> Tokenizer:

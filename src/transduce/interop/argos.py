@@ -6,14 +6,14 @@ import zlib
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from transduce.data.sentencepiece_writer import write_sentencepiece
 from transduce.data.token_map import UNKNOWN
-from transduce.data.tokenizer import TokenizerPair
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError, ConfigError, DataError, reason_of
 from transduce.files import read_json_object
 from transduce.interop.foreign_languages import Languages, told_languages
-from transduce.interop.sentencepiece_origin import settled
 
 SUFFIX = ".argosmodel"
 _MODEL, _METADATA = "model.bin", "metadata.json"
@@ -54,8 +54,11 @@ def languages_in(folder: Path) -> Languages:
 def require_packable(package: Path, tokenizer: TokenizerPair) -> None:
     """Refuse models that need more than Argos Translate does: it splits texts, and adds nothing to them."""
     if package.suffix != SUFFIX:
+        raise ArtifactError(f"{package} does not end with {SUFFIX}", f"choose a name such as zh-en{SUFFIX}")
+    if _decoder(tokenizer.source) != _decoder(tokenizer.target):
         raise ArtifactError(
-            f"{package.name} does not end with {SUFFIX}", f"choose a name such as zh-en{SUFFIX}"
+            "Argos Translate decodes with the source's tokenizer, but the target's joins tokens differently",
+            "leave out --argos",
         )
     has_languages = tokenizer.special is not None and bool(tokenizer.special.languages)
     if (
@@ -70,21 +73,24 @@ def require_packable(package: Path, tokenizer: TokenizerPair) -> None:
         )
 
 
+def _decoder(side: SideTokenizer) -> Any:
+    """Return how a tokenizer makes a text of tokens, as data."""
+    return json.loads(side.backend.to_str())["decoder"]
+
+
 def write_pieces(tokenizer: TokenizerPair, path: Path) -> None:
-    """Write the tokenizer as a SentencePiece model; refuse one that such a model cannot hold."""
-    reason = "source and target have different tokenizers, but Argos Translate has one for both"
-    if settled(tokenizer.source.backend) == settled(tokenizer.target.backend):
-        try:
-            write_sentencepiece(tokenizer.source.backend, path)
-        except DataError as error:
-            reason = error.problem
-        else:
-            return
-    raise ConfigError(
-        f"the Argos package needs a SentencePiece model: {reason}",
-        "add --sentencepiece with the model that the tokenizer was read from; a tokenizer that was trained "
-        "here has none: leave out --argos",
-    )
+    """Write the source's tokenizer as a SentencePiece model; refuse one that such a model cannot hold.
+
+    Argos Translate cuts no targets, and joins their tokens whether the SentencePiece model has them or not.
+    """
+    try:
+        write_sentencepiece(tokenizer.source.backend, path)
+    except DataError as error:
+        raise ConfigError(
+            f"the Argos package needs a SentencePiece model: {error.problem}",
+            "add --sentencepiece with the model that the tokenizer was read from; a tokenizer that was "
+            "trained here has none: leave out --argos",
+        ) from error
 
 
 def compare_pieces(tokenizer: TokenizerPair, sentencepiece: Path, lines: Sequence[str]) -> list[str]:

@@ -19,6 +19,7 @@ from transduce.interop.file_kinds import kind_of
 
 _LONGEST_REASON = 200  # characters
 _MAX_RANK = 8
+_ABSURD = 1 << 40  # bytes
 
 
 class BinaryFile:
@@ -35,6 +36,8 @@ class BinaryFile:
         """Read ``count`` bytes."""
         if count > self._left:
             missing = count - self._left
+            if missing > _ABSURD:
+                raise ValueError("a size in it is larger than any file")
             raise ValueError(f"at least {missing:,} bytes are missing at its end, or a size in it is wrong")
         data = bytearray(self._file.read(count))
         if len(data) != count:

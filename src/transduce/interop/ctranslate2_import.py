@@ -21,10 +21,14 @@ from transduce.interop.ctranslate2_vocabulary import (
     COPY,
     REMEDY,
     SIDES,
+    add_padding,
     option,
+    other_target,
+    own_tokenizer,
     read_tokenizer,
     read_vocabulary,
     special_tokens,
+    tokens_of,
 )
 from transduce.interop.imported import Format, Imported
 from transduce.interop.marian_file import is_marian
@@ -46,6 +50,9 @@ _REQUIRED = {
     "sliding_window": 0,
     "scale_outputs": 0,
 }
+_NO_CONFIG = (
+    f"there is no {CONFIG}: the special tokens are assumed to be <s> and </s>, and the epsilon of norms 1e-5"
+)
 _HARMLESS = {"alibi_use_positive_positions", "alignment_layer", "alignment_heads", "embeddings_merge"}
 _OF_SINES = ("sine_layout", "sine_spacing", "first_position")
 _OF_HEADS = ("head_dim", "rotary_dim", "rotary_interleave", "rotary_base")  # in every layer
@@ -83,8 +90,15 @@ def read(path: Path) -> Imported:
     vocabularies = [read_vocabulary(folder, side) for side in SIDES]
     state = float_weights(file)
     known = _config(file, state, fields)
-    tokens, special = special_tokens(file, fields, vocabularies, state)
-    tokenizer = read_tokenizer([path, folder], tokens, special)
+    folders = [path, folder]
+    tokenizer = own_tokenizer(folders, vocabularies)
+    if tokenizer is None:
+        tokens, special = special_tokens(file, fields, vocabularies, state)
+        tokenizer = read_tokenizer(folders, tokens, special)
+    else:
+        tokens = tokens_of(tokenizer)
+        if tokens != vocabularies:
+            add_padding(state, tokenizer.vocabulary.pad)
     config = known.model_copy(update={"fixed_padding": tokens != vocabularies})
     model = build(config, tokenizer.vocabulary)
     ours = dict(model.named_parameters())
@@ -92,7 +106,16 @@ def read(path: Path) -> Imported:
     import_rows(model, rows, with_zero_biases(rows, _without_copies(rows, state), model))
     translate = partial(_translate, folder, tokenizer)
     languages = argos.languages_in(path)
-    return Imported(model.eval(), tokenizer, (), languages, library="CTranslate2", translate=translate)
+    notes = () if (folder / CONFIG).exists() else (_NO_CONFIG,)
+    return Imported(
+        model.eval(),
+        tokenizer,
+        notes,
+        languages,
+        library="CTranslate2",
+        translate=translate,
+        other_target=other_target(folders, tokenizer),
+    )
 
 
 def _translate(folder: Path, tokenizer: TokenizerPair, lines: list[str]) -> list[str] | None:
@@ -110,8 +133,8 @@ def _translate(folder: Path, tokenizer: TokenizerPair, lines: list[str]) -> list
     pieces = [[source.token_at(token) for token in row] for row in source.encode(lines)]
     try:
         engine = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
-    except RuntimeError:  # an older package
-        return None
+    except RuntimeError as error:  # such as of an older package
+        raise ArtifactError(f"it cannot load the model: {error}", "install a newer ctranslate2") from error
     found = engine.translate_batch(pieces, beam_size=1)
     rows = ([target.id_of(token) for token in result.hypotheses[0]] for result in found)
     return [target.decode([token for token in row if token is not None]) for row in rows]

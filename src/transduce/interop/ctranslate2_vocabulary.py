@@ -11,13 +11,15 @@ from typing import Any
 from torch import Tensor
 
 from transduce.data.sentencepiece import read_sentencepiece
+from transduce.data.sentencepiece_file import read_model
 from transduce.data.special_tokens import SpecialTokens
-from transduce.data.tokenizer import SideTokenizer, TokenizerPair
+from transduce.data.tokenizer import JOINT, SOURCE, SideTokenizer, TokenizerPair
 from transduce.errors import ArtifactError
 from transduce.files import read_json, read_text
-from transduce.interop.added_padding import PAD, add_logit, add_row, add_token
+from transduce.interop.added_padding import PAD, add_logit, add_row, add_token, without_token
 from transduce.interop.ctranslate2_file import CTranslate2File
 from transduce.interop.ctranslate2_table import EMBEDDINGS, OUTPUT, OUTPUT_BIAS
+from transduce.interop.vocabulary_tokenizer import lacks_tokens, vocabulary_tokenizer
 
 SIDES = ("source", "target")
 COPY = "copy the model again"
@@ -63,7 +65,7 @@ def special_tokens(
     else:
         pad = next(name for name in (PAD, "<padding>") if not any(name in tokens for tokens in vocabularies))
         place, vocabularies = add_token(vocabularies, pad)
-        _add_token(state, place)
+        add_padding(state, place)
     for side, tokens in zip(SIDES, vocabularies, strict=True):
         if eos not in tokens:
             raise ArtifactError(f"the {side} vocabulary of {file.path.parent} has no {eos}", REMEDY)
@@ -83,7 +85,7 @@ def _has_one_id(token: str, vocabularies: list[list[str]]) -> bool:
     )
 
 
-def _add_token(state: dict[str, Tensor], place: int) -> None:
+def add_padding(state: dict[str, Tensor], place: int) -> None:
     """Add a token with an embedding of zeros, which is never predicted."""
     for name in EMBEDDINGS:
         state[name] = add_row(state[name], place)
@@ -91,23 +93,69 @@ def _add_token(state: dict[str, Tensor], place: int) -> None:
     state[OUTPUT_BIAS] = add_logit(state.get(OUTPUT_BIAS, output.new_zeros(len(output) - 1)), place)
 
 
+def _sentencepiece(folders: list[Path], side: str) -> Path | None:
+    """Return the SentencePiece model of one side, which may be that of both."""
+    candidates = (_SENTENCEPIECE, f"{side}.spm", f"{side}.model", "sentencepiece.bpe.model", "spm.model")
+    found = (folder / name for folder in folders for name in candidates)
+    return next((path for path in found if path.is_file()), None)
+
+
 def read_tokenizer(folders: list[Path], tokens: list[list[str]], special: SpecialTokens) -> TokenizerPair:
     """Read the SentencePiece models beside the weights: one for both sides, or one each."""
     sides: list[tuple[Path, list[str]]] = []
     for side, names in zip(SIDES, tokens, strict=True):
-        candidates = (_SENTENCEPIECE, f"{side}.spm", f"{side}.model", "sentencepiece.bpe.model", "spm.model")
-        found = [folder / name for folder in folders for name in candidates if (folder / name).is_file()]
-        if not found:
+        path = _sentencepiece(folders, side)
+        if path is None:
             raise ArtifactError(
                 f"{folders[0]} has no {_SENTENCEPIECE}, source.spm or target.spm",
                 "copy the SentencePiece model that belongs to it into the folder",
             )
-        sides.append((found[0], names))
+        sides.append((path, names))
     if sides[0] == sides[1]:
         both = _side(*sides[0])
         return TokenizerPair(both, both, special=special)
     source, target = (_side(*each) for each in sides)
     return TokenizerPair(source, target, special=special)
+
+
+def other_target(folders: list[Path], tokenizer: TokenizerPair) -> SideTokenizer | None:
+    """Return a tokenizer for targets from the vocabulary, if the SentencePiece model may be the source's.
+
+    It may if it serves both sides, but lacks many of the target's tokens.
+    """
+    path, target = _sentencepiece(folders, "target"), tokenizer.target
+    if path is None or path != _sentencepiece(folders, "source") or target.map is None:
+        return None
+    tokens, ids, pieces = target.map.tokens, tokenizer.vocabulary, read_model(path)
+    if not lacks_tokens(pieces, tokens):
+        return None
+    special = {tokens[token] for token in (ids.pad, ids.bos, ids.eos)}
+    name = f"the vocabulary beside {path}"
+    return SideTokenizer(vocabulary_tokenizer(pieces, tokens, special, name), tokens, name=name)
+
+
+def own_tokenizer(folders: list[Path], vocabularies: list[list[str]]) -> TokenizerPair | None:
+    """Read the tokenizer that an export of ours wrote beside the weights; ``None`` if there is none.
+
+    A SentencePiece model is preferred. A tokenizer that does not fit the vocabularies is refused.
+    """
+    if any(_sentencepiece(folders, side) for side in SIDES):
+        return None
+    folder = next((each for each in folders if (each / JOINT).exists() or (each / SOURCE).exists()), None)
+    if folder is None:
+        return None
+    found = TokenizerPair.load(folder)
+    if vocabularies not in (tokens_of(found), tokens_of(found, without=found.vocabulary.pad)):
+        raise ArtifactError(f"the tokenizer in {folder} does not fit the model's vocabulary", COPY)
+    return found
+
+
+def tokens_of(tokenizer: TokenizerPair, without: int | None = None) -> list[list[str]]:
+    """Return the tokens of both sides, as an export names them; an added padding token can be left out."""
+    sides = (tokenizer.source, tokenizer.target)
+    return [
+        without_token([side.token_at(n) or f"<{n}>" for n in range(side.size)], without) for side in sides
+    ]
 
 
 def _side(path: Path, tokens: list[str]) -> SideTokenizer:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import Vocabulary
-from transduce.errors import TransduceError
+from transduce.errors import ArtifactError, DependencyError, TransduceError
 from transduce.files import user_path
 from transduce.interop.foreign_languages import Languages, languages_of_name, told_languages
 from transduce.interop.hugging_face import read_fields, read_object
@@ -68,11 +68,14 @@ def _languages(folder: Path, fields: Mapping[str, Any]) -> Languages:
 
 
 def _translate(folder: Path, lines: list[str]) -> list[str] | None:
-    """Translate greedily with ``transformers``, if it is installed and can load the folder."""
+    """Translate greedily with ``transformers``, if it is installed."""
     try:
         return [output.text for output in outputs_of_lines(folder, lines)]
-    except (TransduceError, ImportError, OSError, ValueError, KeyError):
+    except (DependencyError, ImportError):
         return None
+    except (TransduceError, OSError, ValueError, KeyError) as error:
+        reason = error.problem if isinstance(error, TransduceError) else str(error).partition("\n")[0]
+        raise ArtifactError(f"it cannot load the model: {reason}", "install a newer transformers") from error
 
 
 def _load(folder: Path, fields: Mapping[str, Any], vocabulary: Vocabulary) -> Transformer:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from transduce.data.tokenizer import TokenizerPair
+from transduce.data.tokenizer import SideTokenizer, TokenizerPair
 from transduce.models.protocol import Model
 
 
@@ -18,8 +18,11 @@ class Imported:
     # Codes of source and target that the files of a model of one direction tell; see `foreign_languages`
     languages: tuple[str | None, str | None] = (None, None)
     library: str = "the other library"  # that the model comes from
-    # Translates lines greedily with that library, in float32; returns None if it is not installed
+    # Translates lines greedily with that library, in float32; returns None if it is not installed, and
+    # raises an `ArtifactError` if it cannot load the model
     translate: Callable[[list[str]], list[str] | None] | None = None
+    # For targets, if the decoder's own output shows that it fits better than that of `tokenizer`
+    other_target: SideTokenizer | None = None
     # Where transformers itself can load a model that does not translate, for a comparison of its outputs
     folder: Path | None = None
 

@@ -129,7 +129,9 @@ def _write_vocabularies(
 ) -> list[str]:
     """Return the names of the files of source and target."""
     if sentencepiece is not None:
-        require_read_from(sentencepiece, tokenizer, "for others, leave out --sentencepiece")
+        require_read_from(
+            sentencepiece, (tokenizer.source, tokenizer.target), "for others, leave out --sentencepiece"
+        )
         (folder / "vocab.spm").write_bytes(sentencepiece.read_bytes())
         return ["vocab.spm"] * 2
     files = ["vocab.yml"] * 2 if names[0] == names[1] else ["vocab.src.yml", "vocab.trg.yml"]

@@ -78,7 +78,10 @@ def _model_file(path: Path) -> Path | None:
         found = sorted(path.glob("model*"))
     except OSError:
         return None
-    return next((file for file in found if file.is_file() and _is_model(file)), None)
+    files = [file for file in found if file.is_file()]
+    # An empty file is named only if there is no other, and unless CTranslate2 has the same name for its own.
+    empty = (file for file in files if file.match("model?*.bin") and not file.stat().st_size)
+    return next((file for file in files if _is_model(file)), None) or next(empty, None)
 
 
 def _is_model(path: Path) -> bool:

@@ -19,6 +19,7 @@ from transduce.interop.mapped import read_mapped
 from transduce.models.transformer import Transformer
 from transduce.runs.hugging_face_check import compare_with
 from transduce.runs.sample_lines import sample_lines
+from transduce.runs.target_tokenizer import with_fitting_target
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ def import_model(
         imported = read_foreign(path, format_name, languages)
     else:
         imported = with_languages(read_mapped(path, names), *languages)
+    imported = with_fitting_target(imported)
     artifact.save(imported.model, out, imported.tokenizer)
     if isinstance(imported.model, Transformer) and imported.tokenizer is not None:
         samples, findings = _translate(imported, imported.model, imported.tokenizer)
@@ -88,16 +90,20 @@ def _translate(
         findings.append(f"tried {' '.join([*told, f'into {target}'])}, the first of its languages")
     lines = sample_lines(tokenizer.source)
     found = Translator(model, tokenizer, SearchSettings(beam=1))(lines)
-    theirs = imported.translate(lines) if imported.translate and is_chosen else None
+    theirs, reason = None, f"{imported.library} is not installed"
+    try:
+        theirs = imported.translate(lines) if imported.translate and is_chosen else None
+    except ArtifactError as error:
+        reason = f"{imported.library} was not compared: {error.problem}"
     samples = [
         SampleTranslation(line, found[index].text, theirs[index] if theirs else None)
         for index, line in enumerate(lines)
     ]
-    return samples, [*findings, _summary(imported, samples, is_chosen=is_chosen)]
+    return samples, [*findings, _summary(imported, samples, reason, is_chosen=is_chosen)]
 
 
-def _summary(imported: Imported, samples: list[SampleTranslation], *, is_chosen: bool) -> str:
-    """Say in one line what was compared."""
+def _summary(imported: Imported, samples: list[SampleTranslation], reason: str, *, is_chosen: bool) -> str:
+    """Say in one line what was compared; ``reason`` tells why the other library translated nothing."""
     compared = [sample for sample in samples if sample.theirs is not None]
     if compared:
         equal = sum(sample.translation == sample.theirs for sample in compared)
@@ -107,7 +113,7 @@ def _summary(imported: Imported, samples: list[SampleTranslation], *, is_chosen:
         return f"{tried}; for this format, nothing is compared"
     if not is_chosen:
         return f"{tried}; nothing is compared without --source-lang and --target-lang"
-    return f"{tried}; {imported.library} is not installed, or cannot load the model"
+    return f"{tried}; {reason}"
 
 
 def _compare_outputs(imported: Imported) -> list[str]:

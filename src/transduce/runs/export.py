@@ -95,7 +95,7 @@ def export_model(
         package.languages(tokenizer)  # before anything is written
         argos.require_packable(out, tokenizer)
         if sentencepiece is not None:
-            require_read_from(sentencepiece, tokenizer, "without one, leave out --sentencepiece")
+            require_read_from(sentencepiece, [tokenizer.source], "without one, leave out --sentencepiece")
     lines, references = _texts(source, reference)
     with staging(out) as new:
         if package is not None and sentencepiece is None and tokenizer is not None:
@@ -138,7 +138,10 @@ def _target(name: str, quantize: str | None, package: Package | None) -> Target:
         remedy = f"use --quantize with one of: {known}" if known else "leave out --quantize"
         raise ConfigError(f"{name} has no quantization {quantize!r}", remedy)
     if package is not None and name != "ctranslate2":
-        raise ConfigError(f"an Argos package holds a CTranslate2 model, not {name}", "use --to ctranslate2")
+        raise ConfigError(
+            f"--argos belongs to --to ctranslate2, not to --to {name}",
+            "use --to ctranslate2, or leave out --argos",
+        )
     return target
 
 

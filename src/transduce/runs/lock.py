@@ -14,8 +14,8 @@ LOCK = ".lock"
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes of this machine from training in ``folder``; create it if it is missing.
 
-    The operating system releases the lock when the process ends, however it ends. If an error occurs before
-    anything was written, a folder that was created here is removed again.
+    The operating system releases the lock when the process ends, however it ends. If an error occurs and
+    nothing else is in the folder, what was created here is removed again: the lock, and the folder.
     """
     try:
         import fcntl
@@ -23,7 +23,7 @@ def locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         yield
         return
-    is_new = not folder.exists()
+    is_new, was_locked = not folder.exists(), (folder / LOCK).exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         require_own_file(folder / LOCK)
@@ -42,7 +42,8 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            if is_new and [path.name for path in folder.iterdir()] == [LOCK]:
+            if not was_locked and [path.name for path in folder.iterdir()] == [LOCK]:
                 (folder / LOCK).unlink()
-                folder.rmdir()
+                if is_new:
+                    folder.rmdir()
             raise

@@ -1,6 +1,7 @@
 """Fine-tuning on text with characters that a model does not know: tokens for them, and their embeddings."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 import torch
 from rich.console import Console
@@ -32,7 +33,7 @@ def adapt_tokenizer(
     names = {"source": tokenizer.source, "target": tokenizer.target}
     if tokenizer.joint:
         names = {"source and target": tokenizer.source}
-    sides = []
+    found: list[list[str]] = []
     for name, side in names.items():
         table = SymbolTable(side)
         if table.is_complete:
@@ -42,13 +43,28 @@ def adapt_tokenizer(
                 unknown = table.find_unknown(_texts(corpus, name))
         if unknown.lines:
             print_line(console, _report(unknown, name, extend=extend))
-        grows = extend and unknown.symbols
-        sides.append(extend_vocabulary(side, unknown.symbols) if grows else side)
+        found.append(unknown.symbols)
+    if _number_alike(tokenizer):
+        known = set(tokenizer.source.map.tokens) if tokenizer.source.map else set[str]()
+        both = [symbol for symbol in dict.fromkeys(chain(*found)) if symbol not in known]
+        found = [both for _ in found]
+    sides = [
+        extend_vocabulary(side, symbols) if extend and symbols else side
+        for side, symbols in zip(names.values(), found, strict=True)
+    ]
     if sides == [*names.values()]:
         if extend:
             print_line(console, "the model knows all characters of the text: its vocabulary stays as it is")
         return tokenizer
     return TokenizerPair(sides[0], sides[-1], tokenizer.factors, tokenizer.special)
+
+
+def _number_alike(tokenizer: TokenizerPair) -> bool:
+    """Return whether two tokenizers have one vocabulary, whose embeddings the sides may share."""
+    source, target = tokenizer.source.map, tokenizer.target.map
+    if tokenizer.joint or source is None or target is None:
+        return False
+    return source.tokens == target.tokens
 
 
 def _texts(corpus: Corpus, side: str) -> Iterator[list[str]]:

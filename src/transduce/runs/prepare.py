@@ -1,6 +1,8 @@
 """From input files to a prepared run: one sequence of steps for all kinds of runs."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,7 +42,7 @@ def prepare(
     RunFolder(folder).check_unused(task)
     check_adapter(choices)
     inputs.check(choices, console)
-    with locked(folder):
+    with locked(folder), _undone_on_error(folder):
         keep_memory()
         shutil.rmtree(folder / START, ignore_errors=True)  # from an interrupted preparation
         tokenizer = inputs.make_tokenizer(choices, console)
@@ -83,6 +85,24 @@ def warn_about_warmup(training: TrainingConfig, console: Console, remedy: str) -
             f"the warm-up takes {training.warmup:,} steps and the whole run {training.steps:,}, so the "
             f"learning rate rises until the end; {remedy}",
         )
+
+
+@contextmanager
+def _undone_on_error(folder: Path) -> Iterator[None]:
+    """Remove what was written into a folder if an error occurs, so that a run that is refused leaves nothing.
+
+    What was there before is kept.
+    """
+    before = set(folder.iterdir())
+    try:
+        yield
+    except Exception:
+        for path in set(folder.iterdir()) - before:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        raise
 
 
 def _write(
