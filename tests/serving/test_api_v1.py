@@ -61,7 +61,7 @@ def test_terms_are_used_and_reported(client):
 
 
 def test_terms_beyond_the_limit_of_a_sentence_are_warned_about(client, monkeypatch):
-    monkeypatch.setattr("transduce.serving.service._MOST_PHRASES", 1)
+    monkeypatch.setattr("transduce.serving.segment_translator._MOST_PHRASES", 1)
     one = translate(client, "der hund sieht.", terms={"hund": "tree", "sieht": "one one"})
     assert "tree" in one["text"]
     assert "one one" not in one["text"]

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from transduce.serving.directions import Direction
 from transduce.serving.document_jobs import DocumentJobs
-from transduce.serving.service import Options
+from transduce.serving.options import Options
 
 
 class NeverReady:

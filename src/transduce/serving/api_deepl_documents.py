@@ -9,9 +9,9 @@ from transduce.serving.deepl_requests import admission, languages_of, terms_of
 from transduce.serving.document_jobs import DocumentState
 from transduce.serving.errors import RequestError, UnavailableError
 from transduce.serving.openapi import MULTIPART, TEXT, body, errors
+from transduce.serving.options import Options
 from transduce.serving.parameters import Parameters, missing
 from transduce.serving.server import Server
-from transduce.serving.service import Options
 
 _FILE = {"type": "string", "format": "binary"}
 _SEND = {

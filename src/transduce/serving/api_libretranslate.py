@@ -8,9 +8,10 @@ from transduce.serving.document_jobs import DocumentState
 from transduce.serving.errors import RequestError
 from transduce.serving.languages import Detected, language_name
 from transduce.serving.openapi import MULTIPART, TEXT, TEXTS, body, errors
+from transduce.serving.options import Options
 from transduce.serving.parameters import Parameters, missing, read_parameters
+from transduce.serving.results import TranslatedText
 from transduce.serving.server import Server, unless_disconnected
-from transduce.serving.service import Options, TranslatedText
 
 _ERRORS = errors("/translate", 400, 403, 413, 429, 503)
 _FORMATS = ("text", "html")

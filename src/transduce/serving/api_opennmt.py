@@ -7,9 +7,10 @@ from fastapi import APIRouter, Header, Request
 from transduce.serving.directions import Direction
 from transduce.serving.errors import RequestError
 from transduce.serving.openapi import TEXT, errors
+from transduce.serving.options import Options
 from transduce.serving.parameters import Parameters, missing, parse_json
+from transduce.serving.results import TranslatedText
 from transduce.serving.server import Server, unless_disconnected
-from transduce.serving.service import Options, TranslatedText
 
 _BODY = {
     "requestBody": {

@@ -19,8 +19,9 @@ from transduce.serving.inspecting import alternatives, attention_page, error_pag
 from transduce.serving.languages import Detected, is_right_to_left, language_name
 from transduce.serving.log import log_failure
 from transduce.serving.openapi import errors
+from transduce.serving.options import Options
+from transduce.serving.results import Sentence, TranslatedText
 from transduce.serving.server import Server, unless_disconnected
-from transduce.serving.service import Options, Sentence, TranslatedText
 
 
 class Body(BaseModel):

@@ -6,10 +6,10 @@ from typing import Literal
 from starlette.requests import Request
 
 from transduce.serving.errors import RequestError
+from transduce.serving.options import Options
 from transduce.serving.parameters import Parameters, missing, read_parameters
 from transduce.serving.sentences import Splitting
 from transduce.serving.server import Server
-from transduce.serving.service import Options
 
 _MOST_GLOSSARIES = 5  # that may be used at once
 _FORMATS: dict[str, Literal["text", "html", "xml"]] = {"": "text", "html": "html", "xml": "xml"}

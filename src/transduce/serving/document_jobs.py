@@ -20,8 +20,9 @@ from transduce.serving.directions import Direction
 from transduce.serving.documents import Document, read_document
 from transduce.serving.errors import BusyError, NotFoundError, RequestError
 from transduce.serving.log import log_failure
+from transduce.serving.options import Options
 from transduce.serving.segments import TranslatedSegment
-from transduce.serving.service import Options, Service
+from transduce.serving.service import Service
 
 MOST_DOCUMENTS = 200  # kept at a time
 _KEPT_SECONDS = 24 * 3600.0
@@ -104,9 +105,7 @@ class DocumentJobs:
             work = self._service.sentences(document.segments, direction, options, in_background=True)
             async with aclosing(work) as sentences:
                 async for sentence in sentences:
-                    translated.append(
-                        TranslatedSegment(sentence.text, sentence.links, segment=sentence.segment)
-                    )
+                    translated.append(sentence.best)
                     if len(translated) % _EVERY == 1:
                         state = self._update(state, status="translating", done=len(translated))
             result = await asyncio.to_thread(document.render, translated)

@@ -26,8 +26,10 @@ from transduce.serving.errors import ForbiddenError, GoneError, RequestError, To
 from transduce.serving.glossaries import GlossaryStore
 from transduce.serving.languages import Detected, Detector
 from transduce.serving.model_store import ModelStore
+from transduce.serving.options import Options
+from transduce.serving.results import TranslatedText
 from transduce.serving.scheduler import Scheduler
-from transduce.serving.service import Options, Service, TranslatedText
+from transduce.serving.service import Service
 from transduce.serving.settings import ServerSettings
 
 T = TypeVar("T")
